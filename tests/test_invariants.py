@@ -1,7 +1,7 @@
 """Which test holds which of the sheet's 28 invariants over the real tables, on whichever database the suite runs;
 and which holds the 18 of the timeline sheet, for the planner as well as over the tables.
 
-Beside them the simulation checks all that a virtual world can (``engine/simulation/invariants.py``).
+Beside them the simulation checks all that a virtual world can (``engine/simulation/checks/invariants.py``).
 """
 
 from __future__ import annotations

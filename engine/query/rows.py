@@ -118,7 +118,7 @@ class RowReader:
     @property
     def is_whole(self) -> bool:
         """Whether no row of these series is hidden."""
-        return not self._hidden.stretches
+        return not self._hidden.intervals
 
     def rows(self, verify: Verify | None = None) -> Iterator[Rows]:
         """Yield the rows, a row group or a part of one at a time; each counts as counted. Raises a BadObject.
@@ -206,8 +206,8 @@ class RowReader:
         inside = series < len(self._is_wanted)
         keep = inside & self._is_wanted[np.where(inside, series, 0)]
         keep &= (times >= self._question.start_ns) & (times <= self._question.end_ns)
-        if self._hidden.stretches:
-            keep &= ~self._hidden.in_stretches(series, times)
+        if self._hidden.intervals:
+            keep &= ~self._hidden.in_intervals(series, times)
         return keep
 
     def _without_strays(self, times: npt.NDArray[np.int64], keep: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

@@ -1,6 +1,6 @@
-"""Records real profiles of Python programs as pprof files, with nothing but the standard library.
+"""Record profiles of Python programs as pprof files, with the standard library only.
 
-``python -m engine.recording --out DIR --service NAME --seconds 8 -- PROGRAM ...`` runs a program and samples
-it: CPU and wall time from a sampling thread, live memory from tracemalloc; one pprof file per kind and window. The
-shipped programs (``programs``) make the input of the demonstration.
+``python -m engine.recording --out DIR --service NAME --seconds 8 -- PROGRAM ...`` runs and samples a program: CPU and
+wall time from a sampling thread, live memory from tracemalloc; one pprof file per kind and window. The shipped programs
+(``programs``) produce the input of the demo.
 """

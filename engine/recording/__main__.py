@@ -1,7 +1,7 @@
-"""Runs a program under the recorder: ``python -m engine.recording --out DIR --service NAME -- PROGRAM ARGS``.
+"""Run a program under the recorder: ``python -m engine.recording --out DIR --service NAME -- PROGRAM ARGS``.
 
 PROGRAM is a file, or ``-m MODULE``. After ``--seconds`` the program is interrupted by an exception; with ``--repeat``
-it is started again as often as it ends before.
+it is restarted whenever it ends earlier.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ OK, NOTHING_SEEN, FAILED = 0, 1, 2
 
 
 class RecordingOver(BaseException):
-    """The time to record is over; not an Exception, so that programs let it pass."""
+    """The recording time is over; not an Exception, so that programs do not catch it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Record one program; return the exit status (of the recorder: how a program exits is its own business)."""
+    """Record one program; return the exit status of the recorder, whatever that of the program."""
     options, program = _parse(sys.argv[1:] if arguments is None else list(arguments))
     sampler = Sampler(options.window_ms / 1000, with_memory=not options.without_memory)
     deadline = time.monotonic() + options.seconds
@@ -50,8 +50,10 @@ def _parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--out", type=Path, required=True, help="folder for the pprof files")
     parser.add_argument("--service", required=True, help="name of the recorded service")
     parser.add_argument("--window-ms", type=int, default=250, help="length of a window (default: 250)")
-    parser.add_argument("--seconds", type=float, default=8.0, help="stop the program after so long (default: 8)")
-    parser.add_argument("--repeat", action="store_true", help="start a program that ends early again")
+    parser.add_argument(
+        "--seconds", type=float, default=8.0, help="stop the program after this many seconds (default: 8)"
+    )
+    parser.add_argument("--repeat", action="store_true", help="restart the program if it ends early")
     parser.add_argument("--without-memory", action="store_true", help="CPU and wall time only, for little overhead")
     split = list(arguments).index("--") if "--" in arguments else len(arguments)
     options = parser.parse_args(arguments[:split])
@@ -62,7 +64,7 @@ def _parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
 
 
 def _run_until(program: list[str], deadline: float, *, repeat: bool) -> bool:
-    """Run the program until the deadline or its end; return whether it ended before with an exception."""
+    """Run the program until the deadline or its end; return whether it ended earlier with an exception."""
     signal.signal(signal.SIGALRM, _raise_over)
     signal.setitimer(signal.ITIMER_REAL, max(deadline - time.monotonic(), 0.001), ALARM_REPEAT_SECONDS)
     try:
@@ -78,7 +80,7 @@ def _run_until(program: list[str], deadline: float, *, repeat: bool) -> bool:
 
 
 def _raise_over(_signal: int, frame: FrameType | None) -> None:
-    """Interrupt the program; between two runs, or after the last, there is nothing to interrupt."""
+    """Interrupt the program; no effect between two runs and after the last."""
     if frame is not None and frame.f_code.co_filename != __file__:
         raise RecordingOver
 
@@ -96,7 +98,7 @@ def _run(program: list[str]) -> bool:
     except SystemExit as ended:
         if ended.code not in (None, 0):
             print(f"{' '.join(program)} ended with {ended.code}", file=sys.stderr)
-    except Exception as error:  # noqa: BLE001  # A program may fail in any way; what was recorded of it stays true.
+    except Exception as error:  # noqa: BLE001  # A program may fail in any way; its recording stays valid.
         print(f"{' '.join(program)} failed: {error!r}", file=sys.stderr)
         return False
     return True

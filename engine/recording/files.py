@@ -1,4 +1,4 @@
-"""Recorded profiles as files: ``DIR/SERVICE/PROFILE_NAME-WINDOW.pb.gz``, written once a program has ended."""
+"""Recorded profiles as files: ``DIR/SERVICE/PROFILE_NAME-WINDOW.pb.gz``, written after the end of a program."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from engine.recording.stacks import Namer, Place, Stack, is_scaffolding
 
 SUFFIX = ".pb.gz"
 MEMORY_PERIOD_BYTES = 1
-"""tracemalloc sees every allocation."""
+"""Sampling period of memory: tracemalloc traces every allocation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileKind:
-    """A recorded kind of profile: the ``__name__`` it is pushed under, its types, and how a window gives its values."""
+    """A kind of profile: its ``__name__``, its sample types, and the function that returns a window's values."""
 
     name: str
     sample_types: tuple[ValueType, ...]
@@ -47,7 +47,7 @@ def _wall_values(window: Window) -> Iterator[tuple[Stack, list[int]]]:
 
 def _memory_values(window: Window) -> Iterator[tuple[Stack, list[int]]]:
     for (size, site), count in window.memory.items():
-        # What the sampler itself allocates is none of the program's memory.
+        # Skip allocations of the sampler itself.
         if all(filename != sampler.__file__ for filename, _ in site):
             places = (Place(filename, line, None) for filename, line in site if not is_scaffolding(filename))
             yield tuple(places), [count, count * size]
@@ -81,7 +81,7 @@ KINDS = (
 
 
 def write_recordings(directory: Path, service: str, windows: Sequence[Window]) -> list[Recording]:
-    """Write one file per kind and window that has any samples; return them in order of time."""
+    """Write one file per kind and window with samples; return them sorted by time."""
     folder = directory / service
     folder.mkdir(parents=True, exist_ok=True)
     namer = Namer()
@@ -102,7 +102,7 @@ def write_recordings(directory: Path, service: str, windows: Sequence[Window]) -
 
 
 def read_recordings(directory: Path) -> list[Recording]:
-    """Return the recordings under a directory, by window number, so that services take turns as they would live."""
+    """Return the recordings under a directory sorted by window number, so that services are interleaved."""
     found = []
     for path in directory.glob(f"*/*{SUFFIX}"):
         profile_name, _, number = path.name.removesuffix(SUFFIX).rpartition("-")

@@ -1,7 +1,7 @@
-"""The programs shipped for recording, and how to record them: real work with libraries of any installation.
+"""The programs shipped for recording: realistic work with libraries of every installation.
 
-Each runs in a process of its own under ``python -m engine.recording``, in a scratch folder that is its working
-directory: whatever a program writes, it writes there by a relative path.
+Each runs in its own process under ``python -m engine.recording``. Its working directory is a scratch folder, and it
+writes files by relative paths only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from engine.recording.files import Recording, read_recordings
 
 WINDOW_MS = 250
 START_SECONDS_MAX = 120.0
-"""Time a program may take beyond its recording, to start and to write its files."""
+"""Time limit beyond the recording, for start-up and for writing files."""
 
 _WORKLOADS = "engine.recording.workloads"
 _ENGINE = Path(__file__).parents[1]
@@ -29,7 +29,7 @@ _KERNEL = _ENGINE / "formats" / "pprof" / "_pprof.pyx"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A program to record: the service it stands for, its command, and the module and file it cannot do without."""
+    """A program to record: its service name, its command, and the module and file that it requires."""
 
     service: str
     command: tuple[str, ...]
@@ -39,7 +39,7 @@ class Program:
 
 
 class RecordingFailed(LithifyError):
-    """A program could not be recorded; ``service`` says which, ``output`` what it said."""
+    """The program of ``service`` could not be recorded; ``output`` is its output."""
 
     code = "recording_failed"
 
@@ -79,7 +79,7 @@ PROGRAMS = (
     ),
     Program(
         service="kernel-compiler",
-        # Cython deletes its output file before it writes it, a device as well.
+        # Cython deletes its output file before writing it, even a device.
         command=("-m", "cython", "-3", "--force", "--output-file", "kernel.c", str(_KERNEL)),
         needs="cython",
         source=_KERNEL,
@@ -95,7 +95,7 @@ PROGRAMS = (
 
 
 def available_programs() -> tuple[Program, ...]:
-    """Return the shipped programs that this installation can run; the first four always can."""
+    """Return the shipped programs that this installation can run; always includes the first four."""
     return tuple(
         program
         for program in PROGRAMS
@@ -106,7 +106,7 @@ def available_programs() -> tuple[Program, ...]:
 def record(
     program: Program, directory: Path, *, seconds: float, window_ms: int = WINDOW_MS, with_memory: bool = True
 ) -> list[Recording]:
-    """Record a program for so many seconds into ``directory``; RecordingFailed if nothing came of it."""
+    """Record a program for ``seconds`` into ``directory``. Raises RecordingFailed if it writes no recording."""
     return record_all([program], directory, seconds=seconds, window_ms=window_ms, with_memory=with_memory)
 
 
@@ -119,9 +119,9 @@ def record_all(
     with_memory: bool = True,
     parallel: int = 2,
 ) -> list[Recording]:
-    """Record programs, a few at a time; return all recordings under ``directory`` in order of time.
+    """Record programs, a few at a time; return all recordings under ``directory`` sorted by time.
 
-    The programs' scratch folders lie in ``directory`` too, and are deleted.
+    The programs' scratch folders are created in ``directory`` and deleted.
     """
     options = ["--out", str(directory.resolve()), "--seconds", str(seconds), "--window-ms", str(window_ms), "--repeat"]
     options += [] if with_memory else ["--without-memory"]

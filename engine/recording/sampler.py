@@ -23,11 +23,11 @@ from engine.recording.stacks import Stack, stack_of
 INTERVAL_SECONDS = 0.005
 """Time between two looks: 50 in a window of 250 ms, at a cost of about one percent."""
 MEMORY_FRAMES_MAX = 10
-"""Frames tracemalloc keeps of each allocation, from the leaf; every one more costs the program time and memory."""
+"""Frames that tracemalloc keeps per allocation, from the leaf; each additional frame costs time and memory."""
 MEMORY_AFTER_SECONDS = 1.0
-"""Allocations are traced from here on. Importing large libraries would leave hundreds of thousands of live objects."""
+"""Delay before tracing starts; imports of large libraries would leave hundreds of thousands of live objects."""
 MEMORY_PAUSE_SECONDS_MAX = 0.1
-"""If reading the live allocations pauses the program longer than this, tracing starts over with none."""
+"""If reading the live allocations pauses the program longer than this, tracing is reset."""
 THREAD_START_SECONDS_MAX = 10.0
 
 
@@ -37,10 +37,10 @@ Allocation = tuple[int, tuple[tuple[str, int], ...]]
 
 @dataclass(slots=True)
 class Window:
-    """What was seen between ``time_ns`` (unix nanoseconds) and ``duration_ns`` later.
+    """Samples from ``time_ns`` (unix nanoseconds) for ``duration_ns``.
 
-    ``cpu`` and ``wall`` map stacks to nanoseconds, ``looks`` counts how often a stack was seen on a CPU, ``memory``
-    counts live allocations.
+    ``cpu`` and ``wall`` map stacks to nanoseconds, ``looks`` counts the samples of a stack on a CPU, ``memory`` counts
+    live allocations.
     """
 
     time_ns: int
@@ -65,12 +65,12 @@ class Sampler:
         self._allocations: dict[Allocation, Allocation] = {}
 
     def start(self) -> None:
-        """Begin to sample all threads but the sampler's own."""
+        """Start sampling all threads except the sampler's own."""
         self._thread.start()
         self._running.wait(THREAD_START_SECONDS_MAX)
 
     def stop(self) -> None:
-        """Take the last window and stop."""
+        """Record the last window and stop."""
         self._over.set()
         self._thread.join()
         tracemalloc.stop()
@@ -114,20 +114,20 @@ class Sampler:
             window.looks[stack] += 1
 
     def _live_allocations(self) -> Counter[Allocation]:
-        """Return how many live allocations there are of each site and size.
+        """Return the number of live allocations by site and size.
 
-        The work on all of them is done by three C functions in a row, between which no other thread gets a turn.
+        Three consecutive C functions do the work, so that no other thread runs in between.
         """
         started = time.monotonic()
         was_collecting = gc.isenabled()
-        gc.disable()  # A collection would walk over the hundred thousand tuples made here, and they are soon gone.
+        gc.disable()  # A collection would traverse the many short-lived tuples created here.
         try:
-            # The public view makes two Python objects per allocation, ten times the cost of these plain tuples
+            # The public API creates two Python objects per allocation, ten times the cost of these plain tuples
             # (domain, size, frames from the leaf, number of frames).
             traces = getattr(tracemalloc.take_snapshot().traces, "_traces")  # noqa: B009
             counts = Counter(map(itemgetter(1, 2), traces))
             del traces
-            # Windows share their keys, which are many.
+            # Windows share their keys to save memory.
             found = Counter({self._allocations.setdefault(one, one): count for one, count in counts.items()})
         finally:
             if was_collecting:
@@ -138,8 +138,8 @@ class Sampler:
 
 
 def thread_cpu_ns(native_id: int) -> int:
-    """Return the CPU time of a thread of this process; that of the whole process where threads have no clock."""
-    # Linux numbers the CPU clock of a thread so; a thread that has just ended has none, which is an error, not a crash.
+    """Return the CPU time of a thread of this process, or of the process on systems without thread clocks."""
+    # The id of a thread's CPU clock on Linux; a thread that has just ended has none, which raises an error.
     clock = (~native_id << 3) | 6
     if sys.platform == "linux":
         try:

@@ -1,8 +1,7 @@
-"""Stacks as they are seen while a program runs, and their names, which are worked out after it has ended.
+"""Stacks of a running program, and their names, which are resolved after its end.
 
-While recording, a stack is a tuple of (file, line, code) places, cheap to make; a ``Namer`` turns places into frames
-"module.qualified_name" with a file path relative to the import path, so that equal code has equal names on every
-machine.
+While recording, a stack is a tuple of (file, line, code) places, which are cheap to create. A ``Namer`` converts places
+to frames "module.qualified_name" with a path relative to the import path, so that names do not depend on the machine.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from typing import NamedTuple
 from engine.formats.pprof.pprof_build import Frame
 
 STACK_FRAMES_MAX = 128
-"""Frames of a stack that are kept, from the leaf; deeper recursion repeats itself."""
+"""Maximum frames kept of a stack, from the leaf."""
 
 _OWN_FOLDER = str(Path(__file__).parent)
 _WORKLOADS = str(Path(__file__).parent / "workloads")
 
 
 class Place(NamedTuple):
-    """Where a frame stands. ``code`` is None where only file and line are known (allocations)."""
+    """The position of a frame. ``code`` is None if only file and line are known (allocations)."""
 
     filename: str
     line: int
@@ -35,7 +34,7 @@ Stack = tuple[Place, ...]
 
 
 def stack_of(frame: FrameType | None) -> Stack:
-    """Return the stack that ends in ``frame``, without the recorder's own frames and those that start a program."""
+    """Return the stack that ends in ``frame``, without the frames of the recorder and of program start-up."""
     places: list[Place] = []
     while frame is not None and len(places) < STACK_FRAMES_MAX:
         code = frame.f_code
@@ -46,14 +45,14 @@ def stack_of(frame: FrameType | None) -> Stack:
 
 
 def is_scaffolding(filename: str) -> bool:
-    """Tell whether a file belongs to the recorder or starts programs, and not to the program itself."""
+    """Return whether a file belongs to the recorder or to program start-up."""
     if filename.startswith(_OWN_FOLDER):
         return not filename.startswith(_WORKLOADS)
     return filename == "<frozen runpy>" or filename.endswith(("/runpy.py", "/tracemalloc.py"))
 
 
 class Namer:
-    """Names places; reads and compiles a source file when only a line of it is known."""
+    """Resolves places to frames; compiles a source file if only a line of it is known."""
 
     def __init__(self) -> None:
         self._modules = {
@@ -66,7 +65,7 @@ class Namer:
         self._frames: dict[Place, Frame] = {}
 
     def frame(self, place: Place) -> Frame:
-        """Return the named frame of a place."""
+        """Return the frame of a place."""
         known = self._frames.get(place)
         if known is None:
             known = self._frames[place] = self._name(place)
@@ -100,7 +99,7 @@ class Namer:
 
 
 def _codes_by_line(filename: str) -> Iterator[tuple[int, CodeType]]:
-    """Yield (line, code object running it) for a source file; inner functions after the ones around them."""
+    """Yield (line, code object) for a source file; inner functions after enclosing ones."""
     try:
         source = Path(filename).read_bytes()
         todo = [compile(source, filename, "exec", dont_inherit=True, optimize=0)]

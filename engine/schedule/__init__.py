@@ -1,1 +1,1 @@
-"""Schedule decisions: job states, order, leases, what a poll changes; all pure."""
+"""Scheduling decisions: job states, priorities, fair shares, leases and the changes of a poll. No I/O."""

@@ -89,7 +89,7 @@ cdef class PriorityQueue:
         return 0
 
     cdef int _rise(self, Py_ssize_t position, entry_t entry) except -1:
-        """Put an entry into the hole at ``position`` or above it."""
+        """Move an entry up from the free position until its parent is not larger."""
         cdef Py_ssize_t parent
         while position > 0:
             parent = (position - 1) // 2
@@ -101,7 +101,7 @@ cdef class PriorityQueue:
         return 0
 
     cdef int _sink(self, entry_t entry) except -1:
-        """Put an entry into the hole at the top or below it."""
+        """Move an entry down from the root until no child is smaller."""
         cdef Py_ssize_t position = 0, child
         while (child := 2 * position + 1) < self._size:
             if child + 1 < self._size and self._is_less(&self._entries[child + 1], &self._entries[child]):

@@ -1,4 +1,4 @@
-"""The plain twin of the priority queue: a list that is searched for its smallest key."""
+"""The pure Python priority queue: a list that is searched for its smallest key."""
 
 from __future__ import annotations
 

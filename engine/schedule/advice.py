@@ -1,8 +1,8 @@
-"""Says how many workers, and how much memory and disk, a load needs. Pure: what was counted goes in, advice comes out.
+"""Estimate how many workers, and how much memory and disk, a load needs. No I/O.
 
-The sketch: every byte that arrives at any level is merged once at the measured cost, so arrivals times cost is the
-number of job slots that are busy all the time. Slots are not loaded beyond TARGET_LOAD, because work comes in bursts;
-a backlog gets slots of its own so that it is gone in the time asked for.
+Every byte that arrives at a level is merged once at the measured cost, so the arrival rate times the cost is the
+average number of busy job slots. Slots are loaded up to TARGET_LOAD because work arrives in bursts. A backlog is
+assigned additional slots that clear it in the requested time.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import math
 from dataclasses import dataclass
 
 TARGET_LOAD = 0.7
-"""Share of its time a slot may be busy: beyond that queues grow with every burst."""
+"""Maximum utilisation of a slot; above it queues grow with every burst."""
 PROCESS_BYTES = 1536 << 20
-"""A node without work: Celery, Spark's Java machine and its Python workers."""
+"""Memory of an idle node: Celery, the Spark JVM and its Python workers."""
 SCRATCH_FACTOR = 2.5
-"""Bytes on a node's disk per source byte of a running job: results, sorted runs, and what is being replaced."""
+"""Scratch disk bytes per source byte of a running job: results, sorted runs and files being replaced."""
 SOURCE_BYTES_MIN = 64 << 20
-"""Of a job, where none was seen yet."""
+"""Minimum assumed source bytes of a job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What was counted. ``job_bytes_max`` is the largest job seen or allowed."""
+    """The observed load. ``job_bytes_max`` is the size of the largest job observed or allowed."""
 
     arrived_bytes_per_second: float
     seconds_per_byte: float
@@ -36,7 +36,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What the load needs, on nodes of ``slots_per_node`` job slots. Sizes are bytes."""
+    """Resources for the load on nodes with ``slots_per_node`` job slots. Sizes are bytes."""
 
     steady_slots: float
     backlog_slots: float
@@ -51,7 +51,7 @@ class Advice:
 
 
 def advise(load: Load, *, clear_seconds: int, slots_per_node: int) -> Advice:
-    """Return what keeps up with the load and clears its backlog within ``clear_seconds``."""
+    """Return the resources that sustain the load and clear its backlog within ``clear_seconds``."""
     steady = load.arrived_bytes_per_second * load.seconds_per_byte / TARGET_LOAD
     backlog = load.backlog_bytes * load.seconds_per_byte / clear_seconds
     slots = max(1, math.ceil(steady + backlog))
@@ -73,9 +73,9 @@ def advise(load: Load, *, clear_seconds: int, slots_per_node: int) -> Advice:
 def _notes(load: Load, slots: int) -> list[str]:
     notes = []
     if not load.is_measured:
-        notes.append("no merge was measured yet: the cost of a byte is assumed, ask again after some have run")
+        notes.append("no merge was measured yet: the cost per byte is assumed; repeat this after some merges")
     if load.arrived_bytes_per_second == 0:
-        notes.append("nothing arrived in the time that was looked at: this is for the backlog alone")
+        notes.append("nothing arrived in the observed time: the result covers the backlog only")
     if load.offered_slots and load.offered_slots < slots:
         notes.append(f"polling workers have {load.offered_slots} slots, which is {slots - load.offered_slots} too few")
     return notes

@@ -1,4 +1,4 @@
-"""Compares builds: which of two nodes runs the newer one."""
+"""Compare the builds of nodes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from packaging.version import InvalidVersion, Version
 
 
 def is_newer(build: str, than: str) -> bool:
-    """Say whether a build is newer than another, both as nodes name them: versions are compared as versions.
+    """Return whether a build is newer than another; names are compared as versions (PEP 440).
 
-    A name that is no version has no order: such a build counts as newer than every other one but itself.
+    A name that is not a version cannot be ordered; such a build counts as newer than every other build.
     """
     try:
         return Version(build) > Version(than)

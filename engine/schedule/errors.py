@@ -6,36 +6,36 @@ from engine.core.errors import LithifyError
 
 
 class ResultRefused(LithifyError):
-    """A worker's result does not fit its job; nothing of it was used and the sources stay live."""
+    """A worker's result does not match its job; it is discarded and the sources stay live."""
 
     code = "result_refused"
 
 
 class LimitRefused(LithifyError):
-    """A limit cannot have this value, or cannot be set there."""
+    """The limit does not allow this value or this scope."""
 
     code = "limit_refused"
 
 
 class ScopeRefused(LithifyError):
-    """Nothing on the schedule can have this scope."""
+    """The scope is malformed."""
 
     code = "scope_refused"
 
 
 class EntryUnknown(LithifyError):
-    """An entry of the command log is of a kind or a format that this build cannot replay."""
+    """An entry of the command log has a kind or format that this build cannot replay."""
 
     code = "entry_unknown"
 
 
 class PolicyRefused(LithifyError):
-    """A level cannot have such a policy."""
+    """The level policy has unknown, missing or invalid values."""
 
     code = "policy_refused"
 
 
 class SnapshotRefused(LithifyError):
-    """What a plan should be made of contradicts itself."""
+    """The input of a plan is inconsistent."""
 
     code = "snapshot_refused"

@@ -1,7 +1,7 @@
-"""Says in one sentence where a block or job is, why, and what would change it. Pure: facts in, words out.
+"""Explain the state of a block or job: the state, its reason, and what changes it. No I/O.
 
-Nothing is ever in limbo: a block is queued, owned by one job, parked with a reason, replaced or final. Each of these
-has a sentence of its own here, and it never ends without what would change the state, unless nothing would.
+A block is queued, owned by one job, parked with a reason, replaced or final. Every explanation names what changes the
+state, unless nothing does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from engine.schedule.progress import count_words, seconds_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The state in a word, and the sentence; ``next`` alone says what would change the state ("" if nothing would)."""
+    """A state with its reason; ``next`` names what changes the state ("" if nothing does)."""
 
     subject: str
     state: str
@@ -24,11 +24,11 @@ class Explanation:
 
     @property
     def sentence(self) -> str:
-        """Return the whole in one sentence."""
+        """Return the explanation as one sentence."""
         return f"{self.subject} is {self.state}: {self.why}{f'; {self.next}' if self.next else ''}."
 
     def to_json(self) -> dict[str, str]:
-        """Return it as API and command show it."""
+        """Return the form used by the API and the command line."""
         return {
             "subject": self.subject,
             "state": self.state,
@@ -40,10 +40,11 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFacts:
-    """What a queued block's queue holds. Times are command time, milliseconds.
+    """The queue of a queued block. Times are command time, milliseconds.
 
-    ``blocks_max`` is how many blocks make a job (None: the level has no policy); fewer bytes than ``remnant_bytes`` may
-    join those of other shards. ``capped`` names the cap that keeps its jobs from running, "" if none does.
+    ``blocks_max`` is the number of blocks of a full job (None: the level has no policy). A queue with fewer bytes than
+    ``remnant_bytes`` may be merged with those of other shards. ``capped`` names the cap that its jobs have reached, ""
+    if none.
     """
 
     name: str
@@ -61,9 +62,12 @@ class QueueFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts:
-    """What is known of a job. ``last_error`` is that of its last attempt that ended badly; times are command time.
-    ``capped`` says which cap is reached, ``pinned`` who alone may take it and does not poll, "" if nothing of that is.
-    ``shard_count`` is how many shards its sources are from; a rewrite leaves deleted data out of one block."""
+    """The state of a job. Times are command time, milliseconds.
+
+    ``last_error`` is the error of its last failed attempt. ``capped`` names the cap that is reached, ``pinned`` the
+    node that the job is pinned to and that does not poll; "" if none. ``shard_count`` is the number of shards of its
+    sources. A rewrite removes deleted data from one block.
+    """
 
     name: str
     state: JobState
@@ -87,37 +91,41 @@ class JobFacts:
 
 
 def explain_queued(subject: str, queue: QueueFacts) -> Explanation:
-    """Explain a block that waits in its queue."""
+    """Explain a queued block."""
     if queue.blocks_max is None:
-        return _queued(subject, f"it waits in {queue.name}, whose level has no policy", "a policy for that level does")
+        return _queued(
+            subject,
+            f"it waits in {queue.name}, and no level policy is configured",
+            "configuring one lets it be planned",
+        )
     held = f"it waits in {queue.name} with {queue.block_count} of {queue.blocks_max} blocks"
     if queue.byte_count < queue.remnant_bytes and queue.block_count < queue.blocks_max:
-        held += ", few enough to go into one job with those of the tenant's other shards"
+        held += ", few enough to be merged with those of the tenant's other shards"
     if queue.paused:
         return _queued(subject, f"{held}, and {_paused(queue.paused)}", "resuming that lets it be planned")
     wait_ms = queue.ready_at_ms - queue.now_ms
     if wait_ms > 0:
         left = queue.blocks_max - queue.block_count
         more = f"{left} more {'block' if left == 1 else 'blocks'} or " if left > 0 else ""
-        return _queued(subject, held, f"{more}{_after(wait_ms)} make a job of it")
-    why = f"{held}, and a job could be made of them since {_span(-wait_ms)}"
+        return _queued(subject, held, f"{more}{_after(wait_ms)} complete a job")
+    why = f"{held}, ready to be planned since {_span(-wait_ms)}"
     if queue.is_schedule_full:
-        return _queued(subject, f"{why}, but the schedule is full", "a finished or parked job makes room")
+        return _queued(subject, f"{why}, but the schedule is full", "a completed or parked job frees a place")
     if not queue.polling_workers:
         return _queued(subject, f"{why}, but no worker polls", "starting a node lets it be planned")
     if queue.capped:
         return _queued(subject, f"{why}, but {queue.capped}", "the end of one of its jobs, or a higher cap, makes room")
-    return _queued(subject, why, "the next poll with free capacity takes it, in its turn")
+    return _queued(subject, why, "the next poll with free capacity assigns it when its turn comes")
 
 
 def explain_outdated(subject: str, queue: QueueFacts) -> Explanation:
-    """Explain a queued block that is older than its tenant keeps data."""
-    why = f"it waits in {queue.name}, is older than its tenants keep data, and so is not merged any more"
-    return _queued(subject, why, "the next run of retention drops it, a longer rule or a hold keeps it")
+    """Explain a queued block that is past the retention of its tenants."""
+    why = f"it waits in {queue.name}, is past the retention of its tenants, and is not merged any more"
+    return _queued(subject, why, "the next retention run drops it; a longer retention or a hold keeps it")
 
 
 def explain_owned(subject: str, job: JobFacts) -> Explanation:
-    """Explain a block that is a source of a job: its fate is the job's."""
+    """Explain a block that is a source of a job, by the state of the job."""
     about = explain_job(job)
     return Explanation(
         subject=subject,
@@ -128,41 +136,39 @@ def explain_owned(subject: str, job: JobFacts) -> Explanation:
 
 
 def explain_quarantined(subject: str, *, cause: str, reason: str, attempts: int, since_ms: int) -> Explanation:
-    """Explain a block that was found to be damaged or missing. ``since_ms`` is how long ago."""
-    readers = "queries go without it" if cause == "missing" else "queries read of it what can be read"
+    """Explain a quarantined block, damaged or missing. ``since_ms`` is the time since its quarantine."""
+    readers = "queries skip it" if cause == "missing" else "queries read the parts that are readable"
     return Explanation(
         subject=subject,
         state="in quarantine",
         why=f"it was found {cause} {_span(since_ms)} ago after {count_words(attempts, 'attempt')} alone ({reason})",
-        next=f"{readers}, and releasing it lets it be tried again once it is mended",
+        next=f"{readers}, and releasing it after a repair retries it",
     )
 
 
 def explain_parked_block(subject: str, reason: str) -> Explanation:
-    """Explain a block that is kept out of compaction without a job."""
+    """Explain a block that is excluded from compaction and has no job."""
     return Explanation(
         subject=subject,
         state="parked",
         why=reason,
-        next="queries still read it, and an operator's order returns it to its queue",
+        next="queries still read it; an operator's action returns it to its queue",
     )
 
 
 def explain_final(subject: str, level: int) -> Explanation:
     """Explain a block of the highest level."""
-    return Explanation(
-        subject=subject, state="final", why=f"level {level} is the highest, so it is merged no further", next=""
-    )
+    return Explanation(subject=subject, state="final", why=f"level {level} is the highest level", next="")
 
 
 def explain_replaced(
     subject: str, *, job: str, result_ids: Sequence[str], deletes_in_ms: int | None, is_deleted: bool
 ) -> Explanation:
-    """Explain a block that was merged. ``deletes_in_ms`` counts to the deletion of its object (None: no tombstone)."""
-    into = f"into {_listed(result_ids)}" if result_ids else "into nothing that is left"
-    why = f"job {job} merged it {into}" if job else f"it was taken out {into}"
+    """Explain a replaced block. ``deletes_in_ms`` is the time until its object is deleted (None: no tombstone)."""
+    into = f"into {_listed(result_ids)}" if result_ids else "without a remaining result"
+    why = f"job {job} merged it {into}" if job else f"it was replaced {into}"
     if is_deleted:
-        return Explanation(subject=subject, state="deleted", why=f"{why}, and its object is gone")
+        return Explanation(subject=subject, state="deleted", why=f"{why}, and its object is deleted")
     if deletes_in_ms is None:
         return Explanation(subject=subject, state="replaced", why=why)
     when = f"{_after(deletes_in_ms)}" if deletes_in_ms > 0 else "with the next run of the control task"
@@ -173,9 +179,9 @@ def explain_job(job: JobFacts) -> Explanation:
     """Explain a job."""
     plain = _explain_state(job)
     if job.is_rewrite:
-        return replace(plain, why=f"it writes a block again without deleted data; {plain.why}")
+        return replace(plain, why=f"it rewrites a block without its deleted data; {plain.why}")
     if job.shard_count > 1:
-        return replace(plain, why=f"it gathers what the tenant left in {job.shard_count} shards; {plain.why}")
+        return replace(plain, why=f"it merges remnants of {job.shard_count} shards of the tenant; {plain.why}")
     return plain
 
 
@@ -199,7 +205,11 @@ def _explain_state(job: JobFacts) -> Explanation:
         if job.polling_workers and job.capped:
             then = "the end of one of its jobs, or a higher cap, makes room"
             return Explanation(subject=subject, state="waiting", why=f"{job.capped}{failed}", next=then)
-        then = "the next poll with free capacity takes it, in its turn" if job.polling_workers else "starting a node"
+        then = (
+            "the next poll with free capacity assigns it when its turn comes"
+            if job.polling_workers
+            else "starting a node"
+        )
         why = "no worker holds it" if job.polling_workers else "no worker polls"
         then = then if job.polling_workers else f"{then} gets it assigned"
         return Explanation(subject=subject, state="waiting", why=f"{why}{failed}", next=then)
@@ -209,7 +219,7 @@ def _explain_state(job: JobFacts) -> Explanation:
     if job.state is JobState.DONE:
         into = _listed(job.result_ids) or "nothing"
         return Explanation(subject=subject, state="done", why=f"{into} replaced its {job.source_count} sources{ago}")
-    return Explanation(subject=subject, state=job.state.value, why=f"its blocks went back to queues or other jobs{ago}")
+    return Explanation(subject=subject, state=job.state.value, why=f"its blocks returned to queues or other jobs{ago}")
 
 
 def _explain_leased(subject: str, job: JobFacts, failed: str) -> Explanation:
@@ -219,9 +229,9 @@ def _explain_leased(subject: str, job: JobFacts, failed: str) -> Explanation:
             subject=subject,
             state="leased",
             why=f"worker {job.worker} runs it and must renew within {_span(left_ms)}{failed}",
-            next="its report ends it, its silence gives it to another worker",
+            next="its report ends the run; without a renewal the job goes to another worker",
         )
-    why = f"worker {job.worker} held it and its lease is over since {_span(-left_ms)}{failed}"
+    why = f"worker {job.worker} held it and its lease expired {_span(-left_ms)} ago{failed}"
     if 0 < job.failures_max <= job.failures:
         return Explanation(subject=subject, state="leased", why=why, next="the next poll parks it")
     then = "the next poll takes it over" if job.polling_workers else "no worker polls, so starting a node takes it over"
@@ -230,17 +240,17 @@ def _explain_leased(subject: str, job: JobFacts, failed: str) -> Explanation:
 
 def _explain_parked_job(subject: str, job: JobFacts) -> Explanation:
     kind = job.parked_kind or ParkedKind.EVICTED.value
-    then = "requeueing it tries again, giving its blocks back plans them anew"
+    then = "requeueing it retries it; returning its blocks to their queues plans them again"
     if kind == ParkedKind.QUARANTINED.value:
-        then = "releasing its block from quarantine tries again"
+        then = "releasing its block from quarantine retries it"
     return Explanation(subject=subject, state=f"parked ({kind})", why=job.parked_reason.rstrip("."), next=then)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceFacts:
-    """What waits and runs of a tenant, a table or a repository.
+    """Jobs and blocks of a tenant, a table or a repository.
 
-    ``waits`` are phrases of what no job was made of yet; ``stuck`` says why nothing is planned there, "" if it is.
+    ``waits`` holds phrases for data not planned yet; ``stuck`` is the reason why nothing is planned, "" if none.
     """
 
     running_jobs: int = 0
@@ -264,27 +274,33 @@ def explain_place(subject: str, place: PlaceFacts) -> Explanation:
         *((1, phrase) for phrase in place.waits),
         (place.parked_jobs, f"{count_words(place.parked_jobs, 'job')} parked"),
     )
-    there = ", ".join(text for count, text in parts if count) or "nothing waits and no job runs"
+    there = ", ".join(text for count, text in parts if count) or "no jobs and no queued blocks"
     has_work = bool(place.waiting_jobs or place.queued_blocks or place.waits)
     if place.stuck:
         return Explanation(subject=subject, state="not planned", why=f"{place.stuck}: {there}")
     if place.paused:
         then = "resuming that lets it be planned and assigned"
         return Explanation(subject=subject, state="paused", why=f"{_paused(place.paused)}: {there}", next=then)
-    parked = "requeueing the parked jobs, or giving their blocks back, tries them again" if place.parked_jobs else ""
+    parked = (
+        "requeueing the parked jobs, or returning their blocks to queues, retries them" if place.parked_jobs else ""
+    )
     if place.running_jobs:
         return Explanation(subject=subject, state="being compacted", why=there, next=parked)
     if place.waiting_jobs or place.due_blocks:
-        then = "the next poll with free capacity takes it, in its turn" if place.polling_workers else "starting a node"
+        then = (
+            "the next poll with free capacity assigns it when its turn comes"
+            if place.polling_workers
+            else "starting a node"
+        )
         return Explanation(subject=subject, state="waiting", why=there, next=then)
     if has_work:
-        then = "more data or time makes jobs of it"
+        then = "more data or time makes it due"
         return Explanation(subject=subject, state="waiting", why=there, next=then)
     return Explanation(subject=subject, state="parked" if parked else "compacted", why=there, next=parked)
 
 
 def explain_held_back(subject: str, paused: Sequence[str], why: str) -> Explanation:
-    """Explain a block that waits to be planned while an operator's pause keeps its lane from planning."""
+    """Explain a block that is not planned because its lane is paused."""
     return Explanation(
         subject=subject, state="waiting", why=f"{_paused(paused)}; {why}", next="resuming that lets it be planned"
     )

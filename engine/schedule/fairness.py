@@ -1,12 +1,12 @@
-"""Share the offered capacity between lanes, and in a lane between tenants, by weight: start-time fair queueing.
+"""Share capacity between lanes, and within a lane between tenants, by weight: start-time fair queueing.
 
-A lane or tenant that is served pays cost ÷ weight in virtual time; the one with the smallest virtual time is next.
+Serving a lane or tenant adds cost ÷ weight to its virtual time; the one with the smallest virtual time is next.
 
-1. A lane or tenant that was idle starts at the virtual time of the one served last: idleness earns no credit, and a
-   newcomer is served before anyone gets two jobs more than its share.
-2. A tenant or lane at its cap is passed over; it loses nothing of its place, and gains nothing.
-3. Among the work of one tenant the least (priority, name) comes first.
-4. The same input gives the same order; nothing depends on the order in which candidates are given.
+1. A lane or tenant that was idle starts at the virtual time of the one served last: idle time earns no credit, and a
+   new tenant is served before any other exceeds its share by two jobs.
+2. A tenant or lane at its cap is skipped; its virtual time does not change.
+3. The work of one tenant is served by (priority, name), lowest first.
+4. The result is deterministic and does not depend on the order of the candidates.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from engine.core.quick_values import quickly_built
 from engine.schedule.priority_queue import PriorityQueue
 
 WEIGHT_DEFAULT = 1
-"""The weight of a lane or tenant for which no operator has set one."""
+"""Default weight of a lane or tenant."""
 COST_BYTES_MIN = 1 << 20
-"""The cost of the smallest job, so that many tiny jobs are not free."""
+"""Minimum cost of a job in bytes, so that many small jobs are not free."""
 TIME_PER_KIB = 1000
-"""Virtual time for a KiB at weight 1: small enough for an exabyte in 63 bits, fine enough for great weights."""
+"""Virtual time per KiB at weight 1: an exabyte fits into 63 bits, and large weights keep their resolution."""
 
 Work = TypeVar("Work")
 
@@ -31,7 +31,7 @@ Work = TypeVar("Work")
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantView:
-    """A tenant's share of a lane; a ``…_max`` of 0 is no cap. ``virtual_time`` is what it has paid so far."""
+    """A tenant's share of a lane; a ``…_max`` of 0 is no cap. ``virtual_time`` is the sum of its charges."""
 
     lane: str
     tenant: str
@@ -46,8 +46,11 @@ class TenantView:
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneView:
-    """A lane's share of the fleet. ``tenant_time`` is the virtual time at which its tenants were served last;
-    ``virtual_time`` is what the lane has paid, ``started_time`` what it had paid before it was served last."""
+    """A lane's share of the fleet.
+
+    ``tenant_time`` is the virtual time at which one of its tenants was served last. ``virtual_time`` is the sum of the
+    lane's charges, ``started_time`` that sum before the lane was served last.
+    """
 
     lane: str
     weight: int = WEIGHT_DEFAULT
@@ -65,7 +68,7 @@ class LaneView:
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate(Generic[Work]):
-    """Work that could be given out now. ``is_running`` says that it counts against the caps already (a takeover)."""
+    """Work that can be assigned. ``is_running``: it already counts against the caps (takeover of an expired job)."""
 
     lane: str
     tenant: str
@@ -79,7 +82,7 @@ class Candidate(Generic[Work]):
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantCharge:
-    """The new virtual time of a tenant that was served."""
+    """The new virtual time of a served tenant."""
 
     lane: str
     tenant: str
@@ -89,7 +92,7 @@ class TenantCharge:
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneCharge:
-    """The new times of a lane that was served."""
+    """The new virtual times of a served lane."""
 
     lane: str
     tenant_time: int
@@ -99,7 +102,7 @@ class LaneCharge:
 
 @dataclass(slots=True)
 class _Caps:
-    """What runs already, against what may run at once."""
+    """Running jobs and bytes with their caps (0: no cap)."""
 
     count: int
     count_max: int
@@ -107,7 +110,7 @@ class _Caps:
     bytes_max: int
 
     def allow(self, size_bytes: int) -> bool:
-        """Say whether one more job fits; a job that is larger than the cap by itself runs alone."""
+        """Return whether one more job fits; a job larger than the byte cap runs alone."""
         if 0 < self.count_max <= self.count:
             return False
         return self.bytes_max == 0 or self.bytes == 0 or self.bytes + size_bytes <= self.bytes_max
@@ -139,13 +142,13 @@ class _Lane(Generic[Work]):
     is_served: bool = False
 
     def put_back(self, tenant: _Tenant[Work]) -> None:
-        """Queue a tenant by the virtual time that it has paid, then by the priority of its first candidate."""
+        """Queue a tenant by its virtual time, then by the priority of its first candidate."""
         if tenant.waiting:
             self.order.push(tenant.time, tenant.waiting.peek()[0], tenant.name, tenant)
 
 
 class FairShare(Generic[Work]):
-    """Yields candidates one by one in fair order; ``charges`` are the new virtual times at the end."""
+    """Iterate over candidates in fair order; ``charges`` returns the new virtual times at the end."""
 
     def __init__(
         self, lanes: Iterable[LaneView], tenants: Iterable[TenantView], candidates: Iterable[Candidate[Work]]
@@ -170,14 +173,14 @@ class FairShare(Generic[Work]):
                 lane.put_back(tenant)
 
     def __iter__(self) -> Iterator[Candidate[Work]]:
-        """Yield the next candidate. It is paid for by ``charge``; a candidate that is not charged was declined."""
+        """Yield the next candidate. The caller charges the candidates it accepts with ``charge``."""
         while (found := self._next()) is not None:
             lane, tenant, candidate = found
             yield candidate
             lane.put_back(tenant)
 
     def charge(self, candidate: Candidate[Work]) -> None:
-        """Let the tenant and the lane pay for work that was given out."""
+        """Charge the tenant and the lane for assigned work."""
         lane = self._lanes[candidate.lane]
         tenant = lane.tenants[candidate.tenant]
         cost = (max(candidate.size_bytes, COST_BYTES_MIN) >> 10) * TIME_PER_KIB
@@ -190,7 +193,7 @@ class FairShare(Generic[Work]):
             tenant.caps.add(candidate.size_bytes)
 
     def charges(self) -> tuple[tuple[TenantCharge, ...], tuple[LaneCharge, ...]]:
-        """Return the new times of those that were served, in the order of their names."""
+        """Return the new virtual times of served tenants and lanes, sorted by name."""
         lanes = [lane for _, lane in sorted(self._lanes.items()) if lane.is_served]
         return (
             tuple(
@@ -211,7 +214,7 @@ class FairShare(Generic[Work]):
         )
 
     def _next(self) -> tuple[_Lane[Work], _Tenant[Work], Candidate[Work]] | None:
-        """Take the next candidate; its tenant is out of the lane's order until it is put back."""
+        """Remove the next candidate; its tenant leaves the lane's queue until ``put_back``."""
         for lane in sorted(self._lanes.values(), key=lambda lane: (lane.time, lane.view.lane)):
             while lane.order:
                 tenant = lane.order.pop()
@@ -244,7 +247,10 @@ def _caps(view: LaneView | TenantView) -> _Caps:
 
 
 def _first_within_caps(lane: _Lane[Work], tenant: _Tenant[Work]) -> Candidate[Work] | None:
-    """Take the tenant's first candidate that its caps and the lane's allow. Caps only get tighter: the others go."""
+    """Remove and return the tenant's first candidate within both caps.
+
+    Candidates above a cap are discarded: caps only become tighter during a poll.
+    """
     while tenant.waiting:
         candidate = tenant.waiting.pop()
         size = candidate.size_bytes

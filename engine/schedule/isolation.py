@@ -1,16 +1,16 @@
-"""Finds the one bad block of a job that keeps failing: split it, see which part fails, until a block fails alone.
+"""Isolate the bad block of a job that fails repeatedly: split the job until one block fails alone.
 
-1. A job that was parked for its failures is split: into the block that its last error names and the others (the word
-   of an error is taken once, for the planned job), else into halves. Every part is smaller than its job, so that one
-   bad block among n is alone after at most ``1 + log2(n)`` splits.
-2. A block is quarantined only if it has failed alone on ``ALONE_RUNS`` attempts with the same error under one build,
-   and that build has merged another block of its kind (lane and level) meanwhile: the control. A lone block whose runs
-   do not agree, because nodes were moved to another build between them for example, runs once more.
-3. A block is quarantined as missing only if an error said so and the store, asked again, has no such object.
-4. When more than a fifth of a build's recent jobs fail with one error class, the build is broken, not the blocks:
-   nothing is split or quarantined because of it.
-5. When more than a fifth of recent blocks fail alone or are missing, whatever the build and the error class, the store
-   is suspected: isolation stops until an operator decides. This rule holds for the sources of every lane.
+1. A job that was parked for its failures is split: into the block that its last error names and the others (only for
+   the planned job, not for its parts), else into halves. Every part is smaller than its job, so one bad block among n
+   is alone after at most ``1 + log2(n)`` splits.
+2. A block is quarantined only if it has failed alone in ``ALONE_RUNS`` attempts with the same error under one build,
+   and that build has merged another block of the same lane and level since then (the control). A single block whose
+   attempts disagree, for example because nodes were upgraded between them, is tried once more.
+3. A block is quarantined as missing only if an error reported it and a second lookup finds no such object.
+4. If more than a fifth of a build's recent jobs fail with one error class, the build is considered broken, not the
+   blocks: it causes no split and no quarantine.
+5. If more than a fifth of recent blocks fail alone or are missing, under any build and with any error class, the store
+   is suspected: isolation stops until an operator decides. This rule applies to the sources of every lane.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from dataclasses import dataclass
 
 ALONE_RUNS = 2
 LONE_RUNS_MAX = 6
-"""After so many runs that do not agree a lone block waits for somebody: builds may alternate, and errors vary."""
+"""Attempts that disagree after which a single block stays parked until an operator decides."""
 PART_FAILURES_MAX = 1
-"""The failure limit of parts: one more failure takes a job out, so each part has the runs that a lone block needs."""
+"""Failure limit of parts: one more failure parks the job, so each part gets ``ALONE_RUNS`` attempts."""
 OBJECT_NOT_FOUND = "ObjectNotFound"
 BROKEN_PERCENT = 20
 BROKEN_JOBS_MIN = 3
-"""A build is not called broken because of fewer failing jobs than this, however few jobs there were."""
+"""Minimum number of failed jobs for a broken build."""
 BAD_SOURCES_PERCENT = 20
 BAD_SOURCES_MIN = 5
-"""Isolation is not stopped because of fewer bad sources than this, however few were merged."""
+"""Minimum number of bad sources that stops isolation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedRun:
-    """An attempt that ended badly, with what its worker said of it (nothing, if its lease ran out)."""
+    """A failed attempt with the error that its worker reported (empty if its lease expired)."""
 
     error_class: str
     build: str
@@ -47,10 +47,10 @@ class FailedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspect:
-    """A job parked for its failures: the object keys of its sources in merge order, its failed runs, the last one last.
+    """A job parked for its failures: object keys of its sources in merge order, and its failed runs, oldest first.
 
-    ``is_part`` says that it was split off another job; ``control_builds`` are the builds that have merged another block
-    of this kind since the job was made; ``missing`` are the keys under which the store has no object.
+    ``is_part``: it was split off another job. ``control_builds``: builds that have merged another block of this lane
+    and level since the job was created. ``missing``: keys under which the store has no object.
     """
 
     keys: tuple[str, ...]
@@ -62,14 +62,14 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Make a job of each part; parts are positions of sources, in merge order."""
+    """Create a job from each part; parts are positions of sources, in merge order."""
 
     parts: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SetMissingAside:
-    """Quarantine the sources at these positions as missing; the others, if any, are merged without them."""
+class QuarantineMissing:
+    """Quarantine the sources at these positions as missing; merge the others, if any, without them."""
 
     positions: tuple[int, ...]
     run: FailedRun
@@ -77,15 +77,15 @@ class SetMissingAside:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineBlock:
-    """Quarantine the job's only source; ``run`` is the last failure that counts, ``attempts`` how many there were."""
+    """Quarantine the job's only source; ``run`` is its last failure, ``attempts`` the number of equal failures."""
 
     run: FailedRun
     attempts: int
 
 
 @dataclass(frozen=True, slots=True)
-class TryAgain:
-    """Let the lone block run once more: its failures so far are of different builds, or different errors."""
+class RetryAlone:
+    """Run the single block once more: its failures so far have different builds or errors."""
 
     why: str
 
@@ -97,12 +97,12 @@ class Wait:
     why: str
 
 
-Verdict = Split | SetMissingAside | QuarantineBlock | TryAgain | Wait
+Verdict = Split | QuarantineMissing | QuarantineBlock | RetryAlone | Wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breakage:
-    """A build of which too many recent jobs failed with one error class."""
+    """A build with too many recent jobs that failed with one error class."""
 
     build: str
     error_class: str
@@ -118,8 +118,11 @@ class Breakage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecentSources:
-    """Sources that recent runs decided about. ``bad`` counts those that failed alone, are missing or cannot be read, by
-    error class, each once; ``merged_count`` is the number of sources of completed jobs."""
+    """Outcome of recent runs by source.
+
+    ``bad`` counts sources that failed alone, are missing or cannot be read, each once, by error class. ``merged_count``
+    is the number of sources of completed jobs.
+    """
 
     bad: Mapping[str, int]
     merged_count: int
@@ -131,7 +134,7 @@ class RecentSources:
 
     @property
     def is_too_many(self) -> bool:
-        """Whether so many are bad that the store is suspected, not the sources."""
+        """Return whether the share of bad sources makes the store the suspect."""
         total = self.bad_count + self.merged_count
         return self.bad_count >= BAD_SOURCES_MIN and self.bad_count * 100 > total * BAD_SOURCES_PERCENT
 
@@ -142,8 +145,10 @@ class RecentSources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecentRun:
-    """An ended attempt. ``family`` is the planned job that its job is, or was split from: a job in parts counts once.
-    ``error_class`` is None for a success."""
+    """An ended attempt; ``error_class`` is None for a success.
+
+    ``family`` is the id of the planned job or of the job that it was split from, so the parts of a job count once.
+    """
 
     family: int
     build: str
@@ -151,11 +156,11 @@ class RecentRun:
 
 
 def judge(suspect: Suspect, breakages: Iterable[Breakage] = ()) -> Verdict:
-    """Return what to do with a job that was parked for its failures."""
+    """Return the action for a job that was parked for its failures."""
     if not suspect.keys:
-        return Wait("it has no blocks left: give its blocks back to end it")
+        return Wait("it has no blocks left: return its blocks to their queues to end it")
     if not suspect.runs:
-        return Wait("no attempt of it is known to have failed since it was last let go")
+        return Wait("no failed attempt is recorded since it was last requeued")
     last = suspect.runs[-1]
     for breakage in breakages:
         if breakage.build == last.build:
@@ -168,7 +173,7 @@ def judge(suspect: Suspect, breakages: Iterable[Breakage] = ()) -> Verdict:
 
 
 def find_breakages(runs: Iterable[RecentRun]) -> tuple[Breakage, ...]:
-    """Return the builds that are broken, the worst error class of each, by build."""
+    """Return the broken builds, sorted, each with its most frequent error class."""
     families: defaultdict[str, set[int]] = defaultdict(set)
     failed: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for run in runs:
@@ -184,15 +189,15 @@ def find_breakages(runs: Iterable[RecentRun]) -> tuple[Breakage, ...]:
     return tuple(worst[build] for build in sorted(worst))
 
 
-def asks_for_missing(suspect: Suspect) -> bool:
-    """Say whether the store should be asked which of the job's objects are missing."""
+def reports_missing_object(suspect: Suspect) -> bool:
+    """Return whether the caller should look up which of the job's objects are missing."""
     return any(run.error_class == OBJECT_NOT_FOUND for run in suspect.runs)
 
 
-def _missing(suspect: Suspect) -> SetMissingAside | None:
+def _missing(suspect: Suspect) -> QuarantineMissing | None:
     said = [run for run in suspect.runs if run.error_class == OBJECT_NOT_FOUND]
     positions = tuple(place for place, key in enumerate(suspect.keys) if key in suspect.missing)
-    return SetMissingAside(positions, said[-1]) if said and positions else None
+    return QuarantineMissing(positions, said[-1]) if said and positions else None
 
 
 def _parts(suspect: Suspect, last: FailedRun) -> tuple[tuple[int, ...], ...]:
@@ -204,13 +209,13 @@ def _parts(suspect: Suspect, last: FailedRun) -> tuple[tuple[int, ...], ...]:
     return (everything[:middle], everything[middle:])
 
 
-def _judge_alone(suspect: Suspect, last: FailedRun) -> QuarantineBlock | TryAgain | Wait:
+def _judge_alone(suspect: Suspect, last: FailedRun) -> QuarantineBlock | RetryAlone | Wait:
     same = [run for run in suspect.runs if (run.error_class, run.build) == (last.error_class, last.build)]
     if len(same) < ALONE_RUNS <= len(suspect.runs) < LONE_RUNS_MAX:
-        return TryAgain(f"its {len(suspect.runs)} runs alone failed differently, or on different builds")
+        return RetryAlone(f"its {len(suspect.runs)} runs alone failed differently, or on different builds")
     if len(same) < ALONE_RUNS:
         return Wait(f"its block failed alone {len(same)} times with {last.error_class}: requeue it for another attempt")
     if last.build not in suspect.control_builds:
         build = last.build or "its build"
-        return Wait(f"its block fails alone, but {build} has merged no other of its kind meanwhile")
+        return Wait(f"its block fails alone, but {build} has merged no other block of its lane and level since")
     return QuarantineBlock(last, len(same))

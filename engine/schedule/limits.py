@@ -1,8 +1,8 @@
-"""The limits that an operator changes at run time: which there are, where each may be set, and which value is in force.
+"""Limits that an operator changes at run time: names, allowed scopes and ranges, and the effective value.
 
-A value is set for a scope: everything, a lane, a tenant or one job. The narrowest scope that has a value wins, and in
-one scope the value that was set last and has not run out. A value that runs out uncovers the one below it, so that
-"ten failures for an hour" ends by itself.
+A value is set for a scope: everything, a lane, a tenant or a job. The narrowest scope with a value takes precedence,
+and within a scope the value that was set last and has not expired. When a value expires, the previous one applies
+again.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from engine.schedule.errors import LimitRefused, ScopeRefused
 SCOPE_VALUE_MAX = 250
 DAY_SECONDS = 86_400
 BYTES_MAX = 1 << 50
-"""A pebibyte: more than any merge or lane ever holds at once."""
+"""Upper bound of limits in bytes: one pebibyte."""
 
 
 class ScopeKind(enum.StrEnum):
-    """How far a limit or a pause reaches."""
+    """Kind of scope of a limit or a pause."""
 
-    GLOBAL = "global"  # everything on the schedule
-    LANE = "lane"  # one kind of work
-    TENANT = "tenant"  # one tenant's jobs ("" = those over segments)
+    GLOBAL = "global"  # the whole schedule
+    LANE = "lane"  # one lane
+    TENANT = "tenant"  # the jobs of one tenant ("" = jobs over segments)
     LEVEL = "level"  # one compaction level (pauses only)
     JOB = "job"  # one job, by name (limits only)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Scope:
-    """What a limit or pause holds for; ``value`` is the name of the lane, tenant or job, or the level."""
+    """The scope of a limit or pause; ``value`` is the name of the lane, tenant or job, or the level."""
 
     kind: ScopeKind
     value: str = ""
@@ -46,28 +46,28 @@ EVERYTHING = Scope(ScopeKind.GLOBAL)
 
 
 def check_scope(scope: Scope) -> None:
-    """Raise ScopeRefused unless the scope can be that of something; an unknown lane, tenant or job is no error."""
+    """Raise ScopeRefused if the scope is malformed; an unknown lane, tenant or job is not an error."""
     is_named = {ScopeKind.GLOBAL: scope.value == "", ScopeKind.TENANT: True, ScopeKind.LEVEL: scope.value.isdecimal()}
     if len(scope.value) > SCOPE_VALUE_MAX or "\0" in scope.value or not is_named.get(scope.kind, scope.value != ""):
         raise ScopeRefused(f"a {scope.kind} cannot be {scope.value[:40]!r}: name the lane, tenant, level or job")
 
 
 class LimitName(enum.StrEnum):
-    """What can be limited; 0 means without limit, where 0 is allowed."""
+    """Names of limits; 0 means unlimited where it is allowed."""
 
-    FAILURES_MAX = "failures_max"  # failures after which a job gets no further run
+    FAILURES_MAX = "failures_max"  # failures after which a job is not run again
     QUEUE_MAX = "queue_max"  # scheduled jobs
-    LEASE_SECONDS = "lease_seconds"  # how long a worker may be silent
+    LEASE_SECONDS = "lease_seconds"  # duration of a lease without renewal
     RUNNING_MAX = "running_max"  # capacity cap: jobs leased at the same time
     RUNNING_BYTES_MAX = "running_bytes_max"  # cost cap: source bytes of jobs leased at the same time
-    WEIGHT = "weight"  # share of the fleet, in relation to the other lanes or tenants
+    WEIGHT = "weight"  # share of the fleet relative to the other lanes or tenants
     CLEANUP_DELAY_SECONDS = "cleanup_delay_seconds"  # between a block's replacement and its object's deletion
-    TASK_MEMORY_BYTES = "task_memory_bytes"  # what one dataset merge may hold
+    TASK_MEMORY_BYTES = "task_memory_bytes"  # memory of one dataset merge
 
 
 @dataclass(frozen=True, slots=True)
 class LimitRule:
-    """Where a limit may be set, and between which values."""
+    """The scopes at which a limit may be set, and its range (inclusive)."""
 
     scopes: frozenset[ScopeKind]
     low: int
@@ -89,7 +89,7 @@ LIMIT_RULES: Mapping[LimitName, LimitRule] = {
 
 
 def check_limit(name: LimitName, scope: Scope, value: int | None) -> None:
-    """Raise LimitRefused unless this limit may have this value there; None takes back what was set."""
+    """Raise LimitRefused unless the limit may have this value at this scope; None removes the value."""
     rule = LIMIT_RULES[name]
     if scope.kind not in rule.scopes:
         raise LimitRefused(f"{name} cannot be set for a {scope.kind}: set it for {', '.join(sorted(rule.scopes))}")
@@ -100,7 +100,7 @@ def check_limit(name: LimitName, scope: Scope, value: int | None) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetLimit:
-    """A value somebody set, in the order of ``number``; ``valid_until_ms`` None means until further notice."""
+    """A value that was set; higher ``number`` is later. ``valid_until_ms`` None means without expiry."""
 
     name: LimitName
     scope: Scope
@@ -109,13 +109,13 @@ class SetLimit:
     valid_until_ms: int | None = None
 
     def is_valid(self, now_ms: int) -> bool:
-        """Say whether the value has not run out; at the very moment of its end it has."""
+        """Return whether the value has not expired; ``valid_until_ms`` itself is excluded."""
         return self.valid_until_ms is None or now_ms < self.valid_until_ms
 
 
 @dataclass(frozen=True, slots=True)
 class EffectiveLimits:
-    """The values in force at one moment."""
+    """The effective values at one moment."""
 
     values: Mapping[tuple[LimitName, Scope], int] = field(default_factory=dict)
     _names: frozenset[LimitName] = field(init=False, repr=False, compare=False)
@@ -125,7 +125,7 @@ class EffectiveLimits:
 
     @classmethod
     def of(cls, changes: Iterable[SetLimit], *, now_ms: int) -> EffectiveLimits:
-        """Work out what is in force of everything that was set."""
+        """Return the effective values of all changes."""
         last: dict[tuple[LimitName, Scope], SetLimit] = {}
         for change in sorted(changes, key=lambda change: change.number):
             if change.is_valid(now_ms):
@@ -141,8 +141,8 @@ class EffectiveLimits:
         tenant: str | None = None,
         job: str | None = None,
     ) -> int:
-        """Return the value for a job, tenant or lane; ``default`` is that of everything, if nothing was set."""
-        if name not in self._names:  # most are set for nobody
+        """Return the effective value for a job, tenant or lane, or ``default`` if none was set."""
+        if name not in self._names:  # fast path: most limits are not set
             return default
         narrowest_first = (
             Scope(kind, value)

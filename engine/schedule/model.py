@@ -1,6 +1,6 @@
-"""The nouns of the schedule: job states, what a planner may see, and the change set a poll makes of it.
+"""Data types of the schedule: job states, the snapshot that a poll reads, and the change set that it produces.
 
-All times are milliseconds of command time. ``id`` fields are opaque to the engine: the keys of the caller's rows.
+All times are milliseconds of command time. ``id`` fields are opaque to the engine: they are keys of the caller's rows.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from engine.schedule.fairness import LaneCharge, LaneView, TenantCharge, TenantV
 from engine.schedule.pauses import PausedScope
 
 FORMAT_VERSION = 3
-"""Of change sets in the log."""
+"""Format version of change sets in the command log."""
 
 
 class JobState(enum.StrEnum):
-    """Where a job is. Expired (its lease is over) and faulty (no retry left) are derived, not stored."""
+    """State of a job. Expired (the lease has ended) and faulty (no retry left) are derived, not stored."""
 
-    WAITING = "waiting"  # planned, held by no worker
-    BLOCKED = "blocked"  # planned, waits for other jobs
-    LEASED = "leased"  # held by one worker under one token until its lease ends
-    DONE = "done"  # its results have replaced its sources
-    PARKED = "parked"  # out of the schedule with a reason; keeps its blocks until an operator decides
-    DISSOLVED = "dissolved"  # given up: its blocks went back to their queue, or into smaller jobs
+    WAITING = "waiting"  # planned, not leased
+    BLOCKED = "blocked"  # planned, depends on other jobs
+    LEASED = "leased"  # held by one worker under one token until the lease ends
+    DONE = "done"  # the results have replaced the sources
+    PARKED = "parked"  # out of the schedule with a reason; owns its blocks until an operator decides
+    DISSOLVED = "dissolved"  # ended without a result: its blocks returned to their queue or to smaller jobs
 
 
 LIVE_STATES = (JobState.WAITING, JobState.BLOCKED, JobState.LEASED)
@@ -48,26 +48,26 @@ ALLOWED_MOVES: dict[JobState, frozenset[JobState]] = {
 class ParkedKind(enum.StrEnum):
     """Why a job is parked."""
 
-    EVICTED = "evicted"  # it failed too often
-    DEFERRED = "deferred"  # an operator set it aside
-    QUARANTINED = "quarantined"  # its one block is damaged or missing
+    EVICTED = "evicted"  # it reached its failure limit
+    DEFERRED = "deferred"  # an operator parked it
+    QUARANTINED = "quarantined"  # its only block is damaged or missing
 
 
 class AttemptOutcome(enum.StrEnum):
-    """How a run of a job under one token ended."""
+    """Outcome of an attempt: the run of a job under one token."""
 
     RUNNING = "running"  # not ended yet
-    COMPLETED = "completed"  # its result was accepted
-    RELEASED = "released"  # the worker gave it back without blaming it
-    FAILED = "failed"  # the worker gave it back and said why
-    REFUSED = "refused"  # it reported a result that the index could not accept
-    EXPIRED = "expired"  # the lease ended without a word
-    REVOKED = "revoked"  # an operator took the job away
+    COMPLETED = "completed"  # the result was accepted
+    RELEASED = "released"  # the worker returned the job without a failure
+    FAILED = "failed"  # the worker returned the job with a failure reason
+    REFUSED = "refused"  # the worker reported a result that the index rejected
+    EXPIRED = "expired"  # the lease ended without a report
+    REVOKED = "revoked"  # an operator revoked the lease
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleLimits:
-    """What an operator may change at run time. 0 means without limit."""
+    """Limits that an operator may change at run time. 0 means unlimited."""
 
     lease_ms: int = 15_000
     failures_max: int = 3
@@ -77,8 +77,11 @@ class ScheduleLimits:
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
-    """A job as the scheduler sees it. ``failures_max`` is the limit of its own or of its tenant (None: the global one);
-    ``priority_ms`` its place among the jobs of its tenant (``engine.schedule.priority``)."""
+    """A job as the scheduler reads it.
+
+    ``failures_max`` is the limit of the job or its tenant (None: the global limit). ``priority_ms`` sorts the jobs of a
+    tenant (``engine.schedule.priority``).
+    """
 
     id: int
     name: str
@@ -96,21 +99,21 @@ class JobView:
     size_bytes: int = 0
 
     def order(self) -> tuple[int, str]:
-        """Sort key among the jobs of one tenant: the lower priority value first, then by name (bytewise)."""
+        """Return the sort key among the jobs of one tenant: lowest priority value first, then name (bytewise)."""
         return (self.priority_ms, self.name)
 
     def has_expired(self, now_ms: int) -> bool:
-        """Say whether the lease is over; at the very moment of its end it still holds."""
+        """Return whether the lease has ended; the end itself still belongs to the lease."""
         return self.state is JobState.LEASED and now_ms > self.lease_expires_ms
 
     def is_exhausted(self, limits: ScheduleLimits) -> bool:
-        """Say whether one more failure takes the job out of the schedule."""
+        """Return whether the job has reached its failure limit."""
         failures_max = limits.failures_max if self.failures_max is None else self.failures_max
         return 0 < failures_max <= self.failures
 
 
 class PlannedWork(Protocol):
-    """A job that a lane would make of what is ready, and since when that could have been merged."""
+    """A job that a lane proposes; ``ready_at_ms`` is the time since which its sources could be merged."""
 
     @property
     def name(self) -> str: ...
@@ -126,21 +129,22 @@ class PlannedWork(Protocol):
     def ready_at_ms(self) -> int: ...
 
     def size_bytes(self) -> int:
-        """Return the bytes of its sources."""
+        """Return the size of its sources in bytes."""
 
     def source_count(self) -> int:
         """Return the number of its sources."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the command log keeps of it."""
+        """Return its form in the command log."""
 
 
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedQueue:
-    """The jobs that a lane would make of one of its ready queues now, in order; they share no source.
+    """The jobs that a lane proposes for one of its ready queues, in order; they share no source.
 
-    ``served_at_ms`` is when a job was last made of the queue (0: never): queues of a tenant take turns.
+    ``served_at_ms`` is the time at which a job was last planned from the queue (0: never). The queues of a tenant are
+    served in rotation.
     """
 
     lane: str
@@ -151,17 +155,20 @@ class PlannedQueue:
 
 
 class JobResult(Protocol):
-    """What a worker made of a job; what is in it is the lane's affair."""
+    """The result that a worker reports for a job; its content is defined by the lane."""
 
     def to_log(self) -> list[dict[str, Any]]:
-        """Return what the command log keeps of each block that was written."""
+        """Return the command log's entry for each block written."""
 
 
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One update of a poll, as far as it could be checked before: ``token`` is None if it was not ours or is not
-    this worker's; ``result`` is set for a success whose content fits, ``refusal`` for one whose content does not."""
+    """One update of a poll after validation of its content.
+
+    ``token`` is None if this service did not issue it or issued it to another worker. ``result`` is set for a success
+    with a valid result, ``refusal`` for a success with an invalid one.
+    """
 
     update: JobUpdate
     token: int | None
@@ -172,13 +179,13 @@ class Report:
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleSnapshot:
-    """All that one poll's decisions rest on; its size is bounded by capacity and number of reports.
+    """The input of one poll's decisions; its size is bounded by capacity and number of reports.
 
-    ``reported`` are the jobs that the reports name, ``assignable`` the first jobs that wait or whose lease is over,
-    ``queues`` what the lanes would make of their ready queues, ``live_job_count`` the jobs against the queue limit.
-    ``heard`` is what the request says it heard last, ``held`` the worker's leased jobs with tokens up to that.
-    ``lanes`` and ``tenants`` say who may have how much; who is not in them has the weight of everybody and has paid
-    nothing yet. What ``paused`` covers stays where it is.
+    ``reported`` holds the jobs that the reports name, ``assignable`` the first jobs that are waiting or expired,
+    ``queues`` the proposals of the lanes, ``live_job_count`` the jobs that count against the queue limit. ``heard`` is
+    the index of the last answer that the worker received, ``held`` the worker's leased jobs with tokens up to that
+    index. ``lanes`` and ``tenants`` hold weights, virtual times and caps; one that is not listed has the default weight
+    and virtual time 0. Jobs and queues that ``paused`` covers are not planned or assigned.
     """
 
     now_ms: int
@@ -200,7 +207,7 @@ class ScheduleSnapshot:
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenewLease:
-    """The worker still runs the job."""
+    """Renew the lease: the worker still runs the job."""
 
     job: JobView
     progress: Progress | None
@@ -209,7 +216,7 @@ class RenewLease:
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompleteJob:
-    """The worker's result replaces the job's sources."""
+    """Replace the job's sources with the worker's result."""
 
     job: JobView
     result: JobResult
@@ -217,7 +224,7 @@ class CompleteJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReturnJob:
-    """The job's run ended without a result: it waits again with ``failures``, or is parked with ``parked_reason``."""
+    """End a run without a result: the job waits with ``failures``, or is parked with ``parked_reason``."""
 
     job: JobView
     outcome: AttemptOutcome
@@ -229,7 +236,7 @@ class ReturnJob:
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignJob:
-    """The job goes to the polling worker under the token of this command; ``failures`` is the new count."""
+    """Lease the job to the polling worker under the token of this command; ``failures`` is the new count."""
 
     job: JobView
     failures: int
@@ -238,7 +245,7 @@ class AssignJob:
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateJob:
-    """A planned job enters the schedule and goes to the polling worker at once."""
+    """Add a planned job to the schedule and lease it to the polling worker."""
 
     plan: PlannedWork
 
@@ -246,7 +253,7 @@ class CreateJob:
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSet:
-    """What one poll changes. Renewals need no command; everything else is applied and logged as one."""
+    """The changes of one poll. Renewals need no command; all other changes are applied and logged as one command."""
 
     renewed: tuple[RenewLease, ...] = ()
     completed: tuple[CompleteJob, ...] = ()
@@ -257,11 +264,11 @@ class ChangeSet:
     lanes: tuple[LaneCharge, ...] = ()
 
     def changes_plan(self) -> bool:
-        """Say whether applying this needs the head of the log."""
+        """Return whether applying the change set appends a command to the log."""
         return bool(self.completed or self.returned or self.assigned or self.created)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the literal change set as it stands in the command log (``FORMAT_VERSION``)."""
+        """Return the change set as stored in the command log (``FORMAT_VERSION``)."""
         return {
             "completed": [
                 {"job": c.job.name, "token": c.job.token, "results": c.result.to_log()} for c in self.completed

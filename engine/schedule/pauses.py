@@ -1,5 +1,8 @@
-"""Which parts of the schedule are held still: paused (nothing is planned or assigned) or draining (nothing is planned,
-what is scheduled is still done). Running jobs always go on: their workers renew and report as usual."""
+"""Pauses of parts of the schedule.
+
+A paused scope plans and assigns nothing; a draining scope plans nothing but still assigns scheduled jobs. Running jobs
+are not affected: their workers renew leases and report as usual.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +14,22 @@ from engine.schedule.limits import Scope, ScopeKind
 
 
 class PauseMode(enum.StrEnum):
-    """How much stands still."""
+    """Extent of a pause."""
 
-    PAUSE = "pause"  # neither planning nor assigning
+    PAUSE = "pause"  # no planning and no assignment
     DRAIN = "drain"  # no planning; scheduled jobs are assigned until none is left
 
 
 @dataclass(frozen=True, slots=True)
 class PausedScope:
-    """One pause in force: all of the schedule, or a lane, a tenant ("" = segments) or a level by its ``value``."""
+    """An active pause of the whole schedule, or of the lane, tenant ("" = segments) or level ``value``."""
 
     kind: ScopeKind
     value: str = ""
     mode: PauseMode = PauseMode.PAUSE
 
     def covers(self, *, lane: str, tenant: str, level: int) -> bool:
-        """Say whether a job or queue of this place is in the scope."""
+        """Return whether the scope covers a job or queue of this lane, tenant and level."""
         place = {ScopeKind.GLOBAL: "", ScopeKind.LANE: lane, ScopeKind.TENANT: tenant, ScopeKind.LEVEL: str(level)}
         return place.get(self.kind) == self.value
 
@@ -35,7 +38,7 @@ class PausedScope:
 
 
 def is_paused(paused: Iterable[PausedScope], *, lane: str, tenant: str, level: int, planning: bool = False) -> bool:
-    """Say whether no job of this place may be assigned; with ``planning``: whether no new one may be planned."""
+    """Return whether a pause forbids assignment; with ``planning``, whether a pause or drain forbids planning."""
     return any(
         scope.covers(lane=lane, tenant=tenant, level=level)
         for scope in paused

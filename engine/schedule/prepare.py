@@ -1,18 +1,18 @@
-"""Decide what one poll changes: a snapshot goes in, a change set comes out; nothing else is read or written.
+"""Decide the changes of one poll: a pure function from snapshot to change set.
 
-Reports are settled first. Then waiting jobs, jobs whose lease has expired and newly planned jobs are assigned together,
-up to the capacity that the worker offers. The rules:
+Reports are settled first. Then waiting jobs, expired jobs and newly planned jobs are assigned together, up to the
+capacity that the worker offers. The rules:
 
 1. A report counts only if its job is leased to this worker under exactly this token.
-2. A job that the request names is not assigned by the same poll: its worker just spoke of it.
-3. A lease is over only when its end is strictly past. Taking over an expired job counts as a failure, and so does a
-   return with a reason. A job whose lease is over and whose failures have reached the limit is faulty: it gets no other
-   run and is parked one lease later, or sooner if its place is needed; until then its worker may still succeed.
-4. Lanes and tenants share the capacity by weight (``fairness``); the work of one tenant goes by its priority
-   (``priority``), and its queues take turns, whatever their level.
-5. No job is planned above the queue limit, and none that this worker could not take at once. At the limit one faulty
-   job is parked for each job that is added.
-6. What is paused is neither planned nor assigned.
+2. A job that the request reports on is not assigned by the same poll.
+3. A lease has expired only when its end is strictly past. A takeover of an expired job counts as a failure, and so does
+   a return with a reason. An expired job that has reached its failure limit is faulty: it is not run again and is
+   parked one lease later, or sooner if its place is needed; until then its worker may still complete it.
+4. Lanes and tenants share the capacity by weight (``fairness``). The work of one tenant is sorted by priority
+   (``priority``), and its queues are served in rotation, whatever their level.
+5. No job is planned above the queue limit or above this worker's capacity. At the limit one faulty job is parked for
+   each job that is added.
+6. Paused scopes are neither planned nor assigned.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ settled = maker(ChangeSet)
 
 
 def prepare(snapshot: ScheduleSnapshot) -> ChangeSet:
-    """Return what this poll changes. The same snapshot always gives the same change set."""
+    """Return the changes of a poll. Deterministic: equal snapshots give equal change sets."""
     renewed, completed, returned = settle_reports(snapshot)
-    if not snapshot.assignable and not snapshot.queues:  # most polls: a busy worker that renews its leases
+    if not snapshot.assignable and not snapshot.queues:  # fast path of most polls: renewals only
         return settled(renewed=tuple(renewed), completed=tuple(completed), returned=tuple(returned))
     faulty = _faulty(snapshot)
     parked = [job for job in faulty if snapshot.now_ms > job.lease_expires_ms + snapshot.limits.lease_ms]
@@ -79,13 +79,13 @@ def prepare(snapshot: ScheduleSnapshot) -> ChangeSet:
 
 
 def _unnamed(snapshot: ScheduleSnapshot) -> Iterator[JobView]:
-    """Return the jobs of the snapshot that the request does not speak of."""
+    """Return the assignable jobs that the request does not report on."""
     named = {report.update.job for report in snapshot.reports}
     return (job for job in snapshot.assignable if job.name not in named)
 
 
 def _faulty(snapshot: ScheduleSnapshot) -> list[JobView]:
-    """Return the jobs that get no other run, those that go first at the front."""
+    """Return the expired jobs at their failure limit, in the order of their eviction."""
     faulty = [
         job for job in _unnamed(snapshot) if job.has_expired(snapshot.now_ms) and job.is_exhausted(snapshot.limits)
     ]
@@ -109,7 +109,7 @@ def _candidates(snapshot: ScheduleSnapshot, faulty: set[str]) -> Iterator[Candid
             )
     for queue in snapshot.queues:
         if not is_paused(snapshot.paused, lane=queue.lane, tenant=queue.tenant, level=queue.level, planning=True):
-            # The second job of a queue and those behind it are ranked as if the queue had been served just now.
+            # All jobs of a queue but the first are ranked as if the queue had just been served.
             for position, plan in enumerate(queue.jobs):
                 since_ms = snapshot.now_ms if position else max(plan.ready_at_ms, queue.served_at_ms)
                 yield Candidate(
@@ -123,7 +123,7 @@ def _candidates(snapshot: ScheduleSnapshot, faulty: set[str]) -> Iterator[Candid
 
 
 def _views(snapshot: ScheduleSnapshot, ended: Iterable[JobView]) -> tuple[list[LaneView], list[TenantView]]:
-    """Return lanes and tenants with the jobs that this poll ends no longer counted as running."""
+    """Return lanes and tenants without the jobs that this poll ends in their running counts."""
     gone: dict[tuple[str, ...], tuple[int, int]] = {}
     for job in ended:
         for key in ((job.lane,), (job.lane, job.tenant)):
@@ -135,7 +135,7 @@ def _views(snapshot: ScheduleSnapshot, ended: Iterable[JobView]) -> tuple[list[L
 
 
 def _less(view: View, gone: tuple[int, int] | None) -> View:
-    """Return a view without so many running jobs and their bytes."""
+    """Return the view with its running count and bytes reduced."""
     if gone is None or not (view.running_count or view.running_bytes):
         return view
     count, size = gone

@@ -1,11 +1,11 @@
-"""A priority queue: the smallest (first, second, name) comes out first.
+"""A priority queue that returns the item with the smallest (first, second, name) key first.
 
-``push(first, second, name, item)`` adds an item; ``pop()`` removes and returns the item that comes first, ``peek()``
-returns its (first, second, name) key; both raise IndexError on an empty queue. ``first`` and ``second`` are signed
-64-bit integers; names are compared by code point, only where both are equal. ``len()`` counts the items. Cost:
-``push`` and ``pop`` take O(log n) comparisons, ``peek`` O(1).
+``push(first, second, name, item)`` adds an item. ``pop()`` removes and returns the first item, ``peek()`` returns its
+key; both raise IndexError on an empty queue. ``first`` and ``second`` are signed 64-bit integers; names are compared by
+code point if both are equal. ``len()`` counts the items. Cost: ``push`` and ``pop`` take O(log n) comparisons,
+``peek`` O(1).
 
-``LITHIFY_PURE=1`` selects the plain twin, which is also what type checkers see.
+``LITHIFY_PURE=1`` selects the pure Python implementation, which type checkers use too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How fast a part of the schedule moves, and when its backlog will be gone. Pure arithmetic on what was counted.
+"""Throughput of a part of the schedule, and the estimated time until its backlog is cleared. Pure arithmetic.
 
-A rate is per second over the time that was really watched, so that a service that counts since a minute does not divide
-by an hour. Nothing here guesses: where nothing was counted yet the answer is that it is unknown.
+Rates are per second over the observed time only, which is shorter than the window after a start. Without observations
+the estimate is unknown.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 ASSUMED_SECONDS_PER_MIB = 0.5
-"""Cost of a mebibyte of sources before the first merge was measured: slow on purpose, so that nobody starts too few."""
+"""Cost of one MiB of sources before a merge was measured: high, so that the fleet is not sized too small."""
 MIB = 1 << 20
 
 
 class Outlook(enum.StrEnum):
-    """What becomes of a backlog at the present rates."""
+    """Trend of a backlog at the present rates."""
 
     CLEAR = "clear"  # nothing is due
-    SHRINKS = "shrinks"  # it will be gone after some time
-    NEVER = "never"  # what arrives is at least as much as what is done
-    UNKNOWN = "unknown"  # nothing was counted yet
-    PAUSED = "paused"  # an operator holds all that is due
+    SHRINKS = "shrinks"  # it is cleared after some time
+    NEVER = "never"  # the arrival rate is at least the drain rate
+    UNKNOWN = "unknown"  # nothing was observed yet
+    PAUSED = "paused"  # all due blocks are paused by an operator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """What arrived and what was drained during ``seconds``: merged in ``run_ms`` of runs, or dropped unmerged."""
+    """Blocks that arrived and were drained during ``seconds``: merged in ``run_ms`` of runs, or dropped unmerged."""
 
     seconds: float
     arrived_blocks: int = 0
@@ -40,11 +40,11 @@ class Flow:
     run_ms: int = 0
 
     def per_second(self, amount: int) -> float:
-        """Return an amount of this flow as a rate; 0 while no time was watched."""
+        """Return an amount of this flow per second; 0 if no time was observed."""
         return amount / self.seconds if self.seconds > 0 else 0.0
 
     def seconds_per_byte(self) -> float:
-        """Return what one byte of sources costs one job slot: measured, or assumed before the first merge."""
+        """Return the seconds of a job slot per source byte: measured, or assumed before the first merge."""
         merged_bytes = self.drained_bytes - self.dropped_bytes
         if merged_bytes > 0 and self.run_ms > 0:
             return self.run_ms / 1000 / merged_bytes
@@ -53,15 +53,17 @@ class Flow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clearing:
-    """When a backlog is gone; ``seconds`` is None unless it shrinks or is clear. ``paused_blocks`` are left out of it:
-    nobody knows when their pause ends."""
+    """Estimated time until a backlog is cleared; ``seconds`` is None unless it shrinks or is clear.
+
+    ``paused_blocks`` are excluded from the estimate because the end of a pause is unknown.
+    """
 
     outlook: Outlook
     seconds: float | None
     paused_blocks: int = 0
 
     def words(self) -> str:
-        """Return it as an operator reads it."""
+        """Return the estimate as text."""
         if self.paused_blocks and self.outlook is not Outlook.PAUSED:
             rest = Clearing(outlook=self.outlook, seconds=self.seconds).words()
             return f"{rest}, without {count_words(self.paused_blocks, 'paused block')}"
@@ -76,9 +78,9 @@ class Clearing:
 
 
 def clearing(due_blocks: int, flow: Flow, *, paused_blocks: int = 0) -> Clearing:
-    """Return when blocks that could be merged now are gone, if blocks go on to arrive and drain as in ``flow``.
+    """Return the estimated time until the due blocks are merged at the rates of ``flow``.
 
-    ``paused_blocks`` of the due ones are held by an operator's pause: no rate of the past says when they are merged.
+    ``paused_blocks`` is the number of due blocks that an operator's pause covers; they are excluded.
     """
     left = due_blocks - paused_blocks
     if left <= 0:
@@ -93,12 +95,12 @@ def clearing(due_blocks: int, flow: Flow, *, paused_blocks: int = 0) -> Clearing
 
 
 def work_seconds(backlog_bytes: int, flow: Flow) -> float:
-    """Return how long one job slot would be busy with a backlog: what a fleet is sized by."""
+    """Return the seconds that one job slot needs for a backlog; a fleet is sized by it."""
     return backlog_bytes * flow.seconds_per_byte()
 
 
 def seconds_text(seconds: float) -> str:
-    """Return a duration in its two largest units: ``2 h 5 min``."""
+    """Return a duration in its two largest units, as in ``2 h 5 min``."""
     rest, parts = max(0, round(seconds)), []
     for size, name in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
         number, rest = divmod(rest, size)
@@ -110,11 +112,11 @@ def seconds_text(seconds: float) -> str:
 
 
 def first_names(names: Sequence[str], most: int = 20) -> str:
-    """Return names as a list in words, the first of many: ``a; b and 3 more``."""
+    """Return names as text, at most ``most`` of them, as in ``a; b and 3 more``."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return "; ".join(names[:most]) + more
 
 
 def count_words(count: int, noun: str) -> str:
-    """Return a number of things: ``1 block``, ``2 blocks``, ``2 branches``."""
+    """Return a count with its noun: ``1 block``, ``2 blocks``, ``2 branches``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('ch') else 's'}"

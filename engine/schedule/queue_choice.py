@@ -1,6 +1,6 @@
-"""Chooses which ready queues new jobs are planned from, before their blocks are read.
+"""Choose the ready queues from which jobs are planned, before their blocks are read.
 
-By the same fair shares as ``prepare`` gives out jobs, over what the queues' sums say of their next ones.
+Uses the same fair shares as ``prepare``, applied to the sums that each queue keeps of its blocks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ candidate = maker(Candidate)
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSums:
-    """A ready queue without its blocks: the place of its next job, about how many jobs it has, and of what size."""
+    """A ready queue without its blocks: priority of its next job, estimated number of jobs and bytes per job."""
 
     id: int
     lane: str
@@ -37,7 +37,7 @@ def choose_queues(
     now_ms: int,
     job_max: int,
 ) -> dict[int, int]:
-    """Return how many jobs to plan from each queue, by id; at most ``job_max`` in all."""
+    """Return the number of jobs to plan from each queue, by queue id; at most ``job_max`` in total."""
     share = FairShare(lanes, tenants, [one for queue in queues for one in _candidates(queue, now_ms, job_max)])
     chosen: dict[int, int] = {}
     for taken in islice(share, max(0, job_max)):

@@ -1,7 +1,6 @@
-"""How many more jobs fit under the queue limits, of the schedule and of each lane. 0 means without limit.
+"""Capacity left under the queue limits of the schedule and of each lane. 0 means unlimited.
 
-A place is made by parking a faulty job where there is none: one for each job that is added, so that a schedule full of
-faulty jobs never stands still.
+At the limit, one faulty job is parked for each job that is added, so a schedule full of faulty jobs does not block.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from engine.schedule.model import JobView, ScheduleSnapshot
 
 
 class QueueRoom:
-    """The places left; ``evicted`` are the faulty jobs that had to go."""
+    """The free places; ``evicted`` holds the faulty jobs that are to be parked."""
 
     def __init__(self, snapshot: ScheduleSnapshot, *, freed: Iterable[JobView], faulty: Sequence[JobView]) -> None:
         freed = list(freed)
@@ -26,7 +25,7 @@ class QueueRoom:
         }
 
     def take(self, lane: str) -> bool:
-        """Take a place for a new job of this lane; False if there is none and none can be made."""
+        """Reserve a place for a new job of the lane; return whether there was one or a faulty job could be evicted."""
         lane_left = self._lane_left.get(lane)
         if not (_has_place(self._left) and _has_place(lane_left)):
             victim = self._victim(lane if not _has_place(lane_left) else None)
@@ -37,7 +36,7 @@ class QueueRoom:
         return True
 
     def _victim(self, lane: str | None) -> JobView | None:
-        """Return the faulty job whose place is enough; above the limit one place is not, so none goes for nothing."""
+        """Return a faulty job whose eviction frees a place, or None; above the limit one eviction is not enough."""
         for job in self._faulty:
             if job in self.evicted or lane not in (None, job.lane):
                 continue

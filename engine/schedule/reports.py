@@ -1,9 +1,9 @@
-"""Settles the reports of a poll, the same under every policy: which count, and what each asks for.
+"""Settle the reports of a poll: which of them count, and which change each requests.
 
-A job whose assignment the worker never got is returned at once and counts against nobody. That is known for sure only
-when the worker has since heard a later answer and still does not name the job under its token: polls of a worker follow
-one another, so the answer that it has stopped waiting for will not come. Repeated and belated requests heard less, and
-a worker that began anew heard nothing; their jobs, and those whose lease is over, take the way of a silent worker.
+A job whose assignment never reached the worker is returned at once without a failure. This is certain only if the
+worker has received a later answer and still does not report the job under its token: the polls of a worker are
+sequential, so the lost answer cannot arrive any more. Repeated and delayed requests carry an earlier index, and a
+restarted worker carries none; their jobs, and jobs whose lease has ended, expire like those of a silent worker.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from engine.schedule.model import (
     ScheduleSnapshot,
 )
 
-# Looking a member up in its class takes ten times as long as a name, and most polls do little else.
+# Attribute access on an enum class is ten times slower than a global name, and most polls do little else.
 LEASED, IN_PROGRESS = JobState.LEASED, UpdateStatus.IN_PROGRESS
 renew_lease = maker(RenewLease)
 
@@ -31,7 +31,7 @@ UNHEARD = FailureReason(error_class="AnswerLost", message="the answer that assig
 
 
 def settle_reports(snapshot: ScheduleSnapshot) -> tuple[list[RenewLease], list[CompleteJob], list[ReturnJob]]:
-    """Sort the reports that count by what they ask for."""
+    """Return the renewals, completions and returns that the valid reports request."""
     renewed: list[RenewLease] = []
     completed: list[CompleteJob] = []
     returned: list[ReturnJob] = []
@@ -67,7 +67,7 @@ def _unheard(job: JobView) -> ReturnJob:
 
 
 def _returned(job: JobView, report: Report, limits: ScheduleLimits) -> ReturnJob:
-    """Take a job back; whoever says why it failed is believed, but never more often than the limit."""
+    """Return a job to the schedule; a failure reason adds a failure, and at the failure limit the job is parked."""
     reason = report.refusal or report.update.reason
     if reason is None:
         return ReturnJob(job=job, outcome=AttemptOutcome.RELEASED, failures=job.failures)

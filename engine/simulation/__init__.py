@@ -1,4 +1,6 @@
-"""Virtual time: the shipped planner and scheduler at fleet scale, with everything that can go wrong, checked each step.
+"""Deterministic simulation of the shipped planner and scheduler at fleet scale, with faults, checked after each step.
 
-A history is a seed. ``histories`` runs many and shrinks what fails; ``sizing`` answers how many workers a load needs.
+A history is determined by its seed. ``histories`` runs many and minimises failures; ``sizing`` computes the number of
+workers for a load. ``memory`` holds the schedule and index, ``environment`` workers, writers and faults, ``checks`` the
+invariants.
 """

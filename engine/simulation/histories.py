@@ -1,6 +1,6 @@
-"""Runs many histories, and makes what fails small: the fewest troubles, workers and writers with which it still fails.
+"""Run many histories and minimise failures: the fewest faults, workers and writers that still fail.
 
-A history is fully told by its seed and by what was taken away from its scenario, so one command line replays it.
+A history is determined by its seed and the reductions of its scenario, so one command line replays it.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from engine.simulation.audit import InvariantBroken
-from engine.simulation.quiescence import dump
+from engine.simulation.checks.audit import InvariantBroken
+from engine.simulation.checks.quiescence import dump
+from engine.simulation.checks.twin_invariants import invariant_28_clock
 from engine.simulation.scenario import Sabotage, Scenario, Trouble, random_scenario
 from engine.simulation.simulate import Outcome, Simulation, simulate
-from engine.simulation.twin_invariants import invariant_28_clock
 
 SHRINKS_MAX = 60
-"""Histories that shrinking may run."""
+"""Maximum histories run to minimise a failure."""
 SECONDS_MIN = 10.0
 CLOCK_EVERY = 20
-"""Of so many histories one is run again with other worker clocks (invariant 28)."""
+"""One in this many histories is run again with other worker clocks (invariant 28)."""
 CLOCK_ERROR_MS = 3_600_000
 CHUNK = 8
-"""Histories that a process takes at once."""
+"""Histories per task of a process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryName:
-    """What a history is: a seed, a sabotage, and what was taken away or made smaller."""
+    """The identity of a history: a seed, a sabotage, and the reductions of its scenario."""
 
     seed: int
     sabotage: Sabotage = Sabotage.NONE
@@ -40,7 +40,7 @@ class HistoryName:
     seconds: float | None = None
 
     def scenario(self) -> Scenario:
-        """Return the scenario of the seed with the changes made."""
+        """Return the scenario of the seed with the reductions applied."""
         scenario = random_scenario(self.seed)
         fleet = replace(
             scenario.fleet,
@@ -56,13 +56,13 @@ class HistoryName:
         )
 
     def run(self) -> Outcome:
-        """Run it; some seeds twice. Raises InvariantBroken."""
+        """Run the history; some seeds twice. Raises InvariantBroken."""
         if self.seed % CLOCK_EVERY == 0:
             compare_clocks(self)
         return simulate(self.scenario(), self.seed)
 
     def command_line(self) -> str:
-        """Return the line that replays it."""
+        """Return the command line that replays the history."""
         words = ["manage.py simulate", f"--seed {self.seed}", "--profile faults"]
         if self.sabotage is not Sabotage.NONE:
             words.append(f"--sabotage {self.sabotage}")
@@ -75,12 +75,12 @@ class HistoryName:
 
 
 Ended = tuple[HistoryName, Outcome | InvariantBroken]
-"""A history and what became of it."""
+"""A history and its outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A history that broke an invariant, as small as it could be made."""
+    """A minimised history that breaks an invariant."""
 
     name: HistoryName
     number: int
@@ -90,7 +90,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Report:
-    """What many histories did."""
+    """The summary of many histories."""
 
     histories: int = 0
     events: int = 0
@@ -105,7 +105,7 @@ class Report:
     failures: list[Failure] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
-        """Count a history that held."""
+        """Add the outcome of a history without a failure."""
         tally = outcome.tally
         self.histories += 1
         self.events += tally.events
@@ -119,7 +119,7 @@ class Report:
         self.orders.update(outcome.orders)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the numbers, and the line that replays each failure."""
+        """Return the counts, and the command line that replays each failure."""
         numbers = ("histories", "events", "commands", "segments", "runs", "stale", "parked", "consolidations")
         return {name: getattr(self, name) for name in numbers} | {
             "troubles": dict(sorted(self.troubles.items())),
@@ -138,7 +138,7 @@ def run_histories(
     progress: Callable[[Report], None] | None = None,
     processes: int = 1,
 ) -> Report:
-    """Run histories until so many have failed; each failure is made small. Several processes give the same report."""
+    """Run histories up to a number of failures and minimise each. The report does not depend on ``processes``."""
     report = Report()
     with _pool(processes) as run_all:
         for name, outcome in run_all(names):
@@ -156,7 +156,7 @@ def run_histories(
 
 @contextmanager
 def _pool(processes: int) -> Iterator[Callable[[Iterable[HistoryName]], Iterable[Ended]]]:
-    """Yield what runs histories, in their order, in so many processes."""
+    """Yield a function that runs histories in ``processes`` processes and keeps their order."""
     if processes == 1:
         yield lambda names: map(_ended, names)
         return
@@ -173,7 +173,7 @@ def _ended(name: HistoryName) -> Ended:
 
 
 def compare_clocks(name: HistoryName) -> None:
-    """Run a history with right worker clocks and with wrong ones. Raises InvariantBroken if that makes a difference."""
+    """Run a history with correct and with wrong worker clocks. Raises InvariantBroken if the rows differ."""
     scenario = name.scenario()
     ends = []
     for error_ms in (0, CLOCK_ERROR_MS):
@@ -208,7 +208,7 @@ def _failure(name: HistoryName) -> InvariantBroken | None:
 
 
 def _smaller(name: HistoryName) -> Iterator[HistoryName]:
-    """Yield histories with a bit less of everything, the greatest cuts first."""
+    """Yield reduced histories, the largest reductions first."""
     scenario = name.scenario()
     if scenario.duration_s >= 2 * SECONDS_MIN:
         yield replace(name, seconds=scenario.duration_s / 2)

@@ -1,4 +1,4 @@
-"""The backlog curve as an SVG picture: queued blocks, and how long the first job to be made has waited."""
+"""The backlog over time as an SVG chart: queued blocks, and the waiting time of the first job to plan."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BLOCKS_COLOUR, WAIT_COLOUR = "#1f6fb4", "#c4541b"
 
 
 def backlog_plot(samples: Sequence[Sample]) -> str:
-    """Return the picture; blocks on the left scale, seconds of waiting on the right one."""
+    """Return the chart; blocks on the left axis, seconds of waiting on the right axis."""
     hours = [sample.at_s / 3600 for sample in samples]
     blocks = [float(sample.queued_blocks) for sample in samples]
     waits = [sample.wait_s for sample in samples]

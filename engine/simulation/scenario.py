@@ -1,4 +1,4 @@
-"""What is simulated: who writes how much, who merges at what price, under which limits, and what goes wrong."""
+"""The simulated scenario: workload, fleet and costs, limits, and faults."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ START_MS = 1_790_000_000_000
 HOUR_MS = 3_600_000
 MIB = 1 << 20
 CONSOLIDATING_SHARE = 0.4
-"""Of the random scenarios, those in which remnants of several shards join."""
+"""Fraction of the random scenarios with consolidation of remnants."""
 
 
 class Trouble(enum.StrEnum):
-    """What can go wrong: first what happens to a poll, then to an added block, then to the service."""
+    """Faults: first those of polls, then of added blocks, then of the service."""
 
     CRASH_BEFORE_UPLOAD = "crash_before_upload"
     CRASH_AFTER_UPLOAD = "crash_after_upload"
@@ -50,19 +50,19 @@ class Trouble(enum.StrEnum):
 
 
 class Sabotage(enum.StrEnum):
-    """A safeguard taken away on purpose, to see that the checks notice."""
+    """A safeguard to disable, to test that the checks detect it."""
 
     NONE = "none"
-    FENCE = "fence"  # reports count whatever their token
-    LEDGER = "ledger"  # accepted ids are forgotten
+    FENCE = "fence"  # reports count with any token
+    LEDGER = "ledger"  # accepted ids are not remembered
     DELAY = "delay"  # objects are deleted at once
-    GRACE = "grace"  # retention does not wait until a partition is over
-    WATERMARK = "watermark"  # a result counts as obeying the delete requests of the moment when it comes in
+    GRACE = "grace"  # retention does not wait for the grace period of a partition
+    WATERMARK = "watermark"  # a result counts as obeying all delete requests at its arrival
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Segments that arrive: a steady rate over all shards, and a burst every so often."""
+    """Arriving segments: a constant rate over all shards, and periodic bursts."""
 
     segments_per_s: float
     tenants: int = 1
@@ -75,14 +75,16 @@ class Workload:
     burst_every_s: float = 0.0
 
     def tenant_weights(self) -> list[float]:
-        """Return how often each tenant occurs: the skew is the exponent of a power law, 0 makes all equal."""
+        """Return the relative frequency of each tenant: a power law with exponent ``skew``, 0 for equal."""
         return [1.0 / (rank + 1) ** self.tenant_skew for rank in range(self.tenants)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Workers with as many slots each; every job costs a fixed time, and time per byte of its sources. The clock of
-    worker n is wrong by n times ``clock_error_ms``."""
+    """Workers and their slots; a job takes a fixed time plus a time per source byte.
+
+    The clock of worker n is off by n times ``clock_error_ms``.
+    """
 
     workers: int
     slots: int = 1
@@ -92,7 +94,7 @@ class Fleet:
     clock_error_ms: int = 0
 
     def run_ms(self, size_bytes: int) -> int:
-        """Return how long one slot needs for a job."""
+        """Return the run time of a job in one slot."""
         return max(1, round(self.fixed_ms + self.ms_per_mib * size_bytes / MIB))
 
 
@@ -108,7 +110,7 @@ def default_policies() -> dict[int, LevelPolicy]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """Everything but the seed. ``keeps_history`` remembers the log and all blocks: exact checks for small worlds."""
+    """All parameters but the seed. ``keeps_history`` keeps the log and all blocks for exact checks of small runs."""
 
     workload: Workload
     fleet: Fleet
@@ -125,7 +127,7 @@ class Scenario:
 
 
 def random_scenario(seed: int) -> Scenario:
-    """Return a small world in which much goes wrong; the seed decides how many of whom, and what can happen at all."""
+    """Return a small scenario with many faults; the seed determines sizes and possible faults."""
     draw = random.Random(f"scenario {seed}")
     tenants = draw.randint(1, 3)
     policies = {
@@ -171,5 +173,5 @@ def random_scenario(seed: int) -> Scenario:
 
 
 def _joining(policy: LevelPolicy, remnant_bytes: int) -> LevelPolicy:
-    """Return the policy with remnants of several shards joining when half as old as what is flushed."""
+    """Return the policy with consolidation of remnants that have reached half the age of a due block."""
     return replace(policy, remnant_bytes=remnant_bytes, remnant_age_ms=policy.age_ms // 2)

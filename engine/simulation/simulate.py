@@ -1,4 +1,4 @@
-"""Runs one history: a scenario and a seed in, what happened out. Raises InvariantBroken."""
+"""Run one history from a scenario and a seed, and return its outcome."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dataclasses import dataclass, field, replace
 
 from engine.lanes.profiles.plan.model import PlannedJob
 from engine.schedule.model import ChangeSet
-from engine.simulation.fleet import WorkerFleet
-from engine.simulation.memory_queues import ready_ms
-from engine.simulation.memory_schedule import Command
-from engine.simulation.operations import Operations
-from engine.simulation.quiescence import check_rest, check_sums
-from engine.simulation.rows import DatasetKey
+from engine.simulation.checks.quiescence import check_rest, check_sums
+from engine.simulation.environment.fleet import WorkerFleet
+from engine.simulation.environment.operations import Operations
+from engine.simulation.environment.world import Tally, World
+from engine.simulation.environment.writers import Writers
+from engine.simulation.memory.queues import ready_ms
+from engine.simulation.memory.rows import DatasetKey
+from engine.simulation.memory.schedule import Command
 from engine.simulation.scenario import START_MS, Scenario
-from engine.simulation.world import Tally, World
-from engine.simulation.writers import Writers
 
 DRAIN_S = 4 * 3600.0
-"""A world that has not come to rest after this is stuck: workers have had hundreds of times what the work takes."""
+"""Time after which a simulation that is not idle counts as stuck: hundreds of times the time of its work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The backlog at one moment. ``wait_s`` is how long the first job that could be made has waited for it."""
+    """The backlog at one moment. ``wait_s`` is the waiting time of the first job that could be planned."""
 
     at_s: float
     queued_blocks: int
@@ -34,9 +34,11 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What happened until arrivals ended. ``live_items`` is (count, digest) of the visible data by dataset; it,
-    ``steps`` and ``parked_jobs`` are those at rest where the scenario drains. ``consolidations`` are jobs of several
-    shards."""
+    """The outcome up to the end of arrivals.
+
+    ``live_items`` is (count, digest) of the visible data by dataset. If the scenario drains, ``live_items``, ``steps``
+    and ``parked_jobs`` are the values at rest. ``consolidations`` counts jobs with sources of several shards.
+    """
 
     tally: Tally
     commands: int
@@ -50,7 +52,7 @@ class Outcome:
 
 
 class Simulation:
-    """A world with its writers, workers and operators, ready to run."""
+    """A simulated environment with its writers, workers and operators."""
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
         self.scenario = scenario
@@ -66,7 +68,7 @@ class Simulation:
             self._take_sample(None)
 
     def run(self) -> Outcome:
-        """Run to the end, and to rest if the scenario says so."""
+        """Run to the end, and until idle if the scenario drains."""
         self.run_for(self.scenario.duration_s)
         outcome = self.outcome()
         if not self.scenario.drains:
@@ -77,11 +79,11 @@ class Simulation:
         return replace(outcome, live_items=at_rest, parked_jobs=world.schedule.parked_count, steps=world.audit.steps)
 
     def run_for(self, seconds: float) -> None:
-        """Let this much virtual time pass."""
+        """Run for ``seconds`` of virtual time."""
         self.world.run_until(self.world.now_ms + round(seconds * 1000))
 
     def outcome(self) -> Outcome:
-        """Return what happened so far."""
+        """Return the outcome so far."""
         world, fleet = self.world, self.scenario.fleet
         busy = [sample.busy_slots for sample in self.samples]
         return Outcome(
@@ -97,7 +99,7 @@ class Simulation:
         )
 
     def _drain(self) -> None:
-        """Let nothing arrive and nothing go wrong any more, and see that the world comes to rest."""
+        """Stop arrivals and faults, run until idle, and check the result."""
         world = self.world
         world.is_draining = True
         if self.scenario.keeps_history:
@@ -129,7 +131,7 @@ class Simulation:
 
 
 def count_consolidations(command: Command) -> int:
-    """Return how many jobs of blocks of several shards an entry of the log has made."""
+    """Return the number of jobs with sources of several shards that a command created."""
     if command.kind != "update_plan":
         return 0
     change_set: ChangeSet = command.arguments[0]

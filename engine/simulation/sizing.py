@@ -1,4 +1,4 @@
-"""How many workers a load needs: first what it costs, measured where nobody waits; then the proof with a real fleet."""
+"""Compute the number of workers for a load: measure its demand without waiting, then simulate a fleet of that size."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from engine.simulation.scenario import Fleet, Scenario, Workload
 from engine.simulation.simulate import Outcome, Sample, simulate
 
 BUSY_TARGET = 0.8
-"""A fleet busier than this has no room for bursts, crashes and restarts."""
+"""Target utilisation of a fleet; the rest is for bursts, crashes and restarts."""
 TABLE_ROWS = 13
 SAMPLES = 240
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizing:
-    """The answer. ``demand_slots`` are busy on average; ``workers`` were simulated, which gave the samples."""
+    """The result. ``demand_slots`` is the average number of busy slots; the samples are of a fleet of ``workers``."""
 
     demand_slots: float
     workers_needed: int
@@ -28,7 +28,7 @@ class Sizing:
     samples: tuple[Sample, ...]
 
     def is_growing(self) -> bool:
-        """Say whether work has waited longer and longer in the second half."""
+        """Return whether waiting times grow in the second half."""
         half = self.samples[len(self.samples) // 2 :]
         if len(half) < 4:
             return False
@@ -36,16 +36,16 @@ class Sizing:
         return last > 60 and last > 1.2 * first
 
     def trend(self) -> str:
-        """Return what becomes of the backlog, in a word."""
+        """Return the trend of the backlog as text."""
         return "grows without end" if self.is_growing() else "stays bounded"
 
     def table(self) -> tuple[Sample, ...]:
-        """Return a few samples for people, spread over the whole time."""
+        """Return a few samples, spread over the whole time, for display."""
         step = max(1, (len(self.samples) - 1) // (TABLE_ROWS - 1))
         return self.samples[::step]
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything; the curve has parallel lists."""
+        """Return the result as JSON; the samples are parallel lists."""
         return {
             "demand_slots": round(self.demand_slots, 2),
             "workers_needed": self.workers_needed,
@@ -65,7 +65,7 @@ class Sizing:
 
 
 def size_fleet(load: Workload, prices: Fleet, *, hours: float, seed: int) -> Sizing:
-    """Return how many workers of ``prices`` the load needs; simulate with that many, or with ``prices.workers``."""
+    """Return the number of workers with ``prices`` for the load; simulate that many, or ``prices.workers`` if set."""
     demand = _demand(load, prices, hours=hours, seed=seed)
     needed = max(1, math.ceil(demand / BUSY_TARGET / prices.slots))
     fleet = replace(prices, workers=prices.workers or needed)
@@ -82,7 +82,7 @@ def size_fleet(load: Workload, prices: Fleet, *, hours: float, seed: int) -> Siz
 
 
 def _demand(load: Workload, prices: Fleet, *, hours: float, seed: int) -> float:
-    """Return how many slots are busy on average where work never waits for one: a worker that takes everything."""
+    """Return the average number of busy slots if work never waits for one."""
     outcome = _simulate(load, replace(prices, workers=1, slots=1_000_000), hours=hours, seed=seed)
     return outcome.tally.busy_ms / (hours * 3_600_000)
 

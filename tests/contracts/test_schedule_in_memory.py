@@ -24,11 +24,11 @@ from engine.lanes.profiles.jobs import ProfileMergeResult, ProfileMergeSpec
 from engine.protocol.messages import JobUpdate, UpdateStatus
 from engine.schedule.fairness import WEIGHT_DEFAULT
 from engine.schedule.model import ChangeSet, JobState
-from engine.simulation.command_clock import CommandClock
-from engine.simulation.memory_schedule import MemorySchedule
-from engine.simulation.memory_service import MemoryService, PollFact
-from engine.simulation.rows import NewBlock, Share
-from engine.simulation.snapshots import PollOrder, Told
+from engine.simulation.memory.command_clock import CommandClock
+from engine.simulation.memory.rows import NewBlock, Share
+from engine.simulation.memory.schedule import MemorySchedule
+from engine.simulation.memory.service import MemoryService, PollFact
+from engine.simulation.memory.snapshots import PollRequest, WorkerReport
 from tests.block_factory import block_meta, merged, segment_ids
 from tests.database import ManualClock
 from tests.webadmin.conftest import clock, service  # noqa: F401  (fixtures)
@@ -108,7 +108,7 @@ class Twins:
         answer = worker.poll(*updates, capacity=capacity)
         for row in self.memory.queues.tenants.values():
             row.weight = WEIGHT_DEFAULT  # simulated worlds begin with another one
-        renewed, assigned = self.service.poll(PollOrder(name, capacity, tuple(told)))
+        renewed, assigned = self.service.poll(PollRequest(name, capacity, tuple(told)))
         kept = {renewal.job.name for renewal in renewed}
         assert {lease.job for lease in answer.leases} == kept
         assert [given.job for given in answer.assignments] == [job.name for job in assigned]
@@ -116,17 +116,21 @@ class Twins:
         for job in {job for job, wish in wishes.items() if wish == "running"} - kept:
             worker.held.pop(job, None)
 
-    def _report(self, worker: FakeWorker, job: str, wish: str) -> tuple[JobUpdate, Told]:
+    def _report(self, worker: FakeWorker, job: str, wish: str) -> tuple[JobUpdate, WorkerReport]:
         token = self.tokens[job]
         if wish == "running":
-            return worker.running(job), Told(JobUpdate(job=job, token="", status=UpdateStatus.IN_PROGRESS), token)
+            return worker.running(job), WorkerReport(
+                JobUpdate(job=job, token="", status=UpdateStatus.IN_PROGRESS), token
+            )
         if wish in ("failed", "released"):
             reason = REASON if wish == "failed" else None
             update = worker.released(job, reason)
-            return update, Told(replace(update, token=""), token)
+            return update, WorkerReport(replace(update, token=""), token)
         result = merged(ProfileMergeSpec.from_json(worker.held[job].spec))
         update = worker.success(job, result)
-        return update, Told(JobUpdate(job=job, token="", status=UpdateStatus.SUCCESS), token, _in_memory(result))
+        return update, WorkerReport(
+            JobUpdate(job=job, token="", status=UpdateStatus.SUCCESS), token, _in_memory(result)
+        )
 
     def check(self) -> None:
         """Both are the same."""

@@ -1,1 +1,1 @@
-"""Profile blocks are compacted by level."""
+"""The profiles lane: compacts profile blocks by level."""

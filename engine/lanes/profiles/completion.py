@@ -1,13 +1,12 @@
-"""Says whether a worker's result may replace the sources of its job. Nothing may appear, move or vanish by it.
+"""Validate that a worker's result may replace the sources of its job. No data may be added, moved or lost.
 
-1. It merged exactly the job's sources.
-2. Its blocks are of the job's shard, one level up (a rewrite: on the same), each of one tenant, under the key that
-   follows from that.
-3. The (tenant, dataset) pairs of its blocks are those of its sources: none is missing, none is new.
-4. Its ids have the time of the job's first source, and its data lies in the sources' time: what would never grow old,
-   or is older than what it came from, is nobody's merge.
-5. It left out the rows of exactly those delete requests that it was told of. A dataset that they are about may be
-   missing, and when they are about all of them, there may be no block at all.
+1. The result merges exactly the job's sources.
+2. Its blocks are in the job's shard and one level up (a rewrite: on the same level), each of one tenant, under the key
+   that follows from these.
+3. The (tenant, dataset) pairs of its blocks are those of its sources.
+4. Its ids have the time of the job's first source, and its data lies within the time range of the sources.
+5. It removed the rows of exactly the delete requests in its specification. A dataset that they match may be missing; if
+   they match all datasets, the result may have no block.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ CRC32C_MAX = (1 << 32) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionFacts:
-    """What the index knows of a job: its sources that are live and owned by it, in merge order, and their datasets.
+    """A job as recorded in the index: its live, owned sources in merge order, and their datasets.
 
-    ``masks`` are the delete commands in its specification, ``masked`` the datasets that they are about. The data of the
+    ``masks`` are the delete commands in its specification, ``masked`` the datasets that they match. The data of the
     sources lies between ``min_time_ms`` and ``max_time_ms``.
     """
 
@@ -53,17 +52,17 @@ class CompletionFacts:
 
 
 def check_result(facts: CompletionFacts, result: ProfileMergeResult) -> tuple[BlockMeta, ...]:
-    """Return the metadata of the result's blocks, in their order. Raises ResultRefused."""
+    """Return the metadata of the result's blocks, in order. Raises ResultRefused."""
     if not facts.sources:
-        raise ResultRefused("none of its sources is the job's any more")
+        raise ResultRefused("none of its sources belongs to the job any more")
     if result.sources != facts.sources:
         raise ResultRefused(
             f"it merged {len(result.sources)} blocks that are not the job's {len(facts.sources)} sources"
         )
     if frozenset(result.masks) != facts.masks:
-        raise ResultRefused("it did not leave out the rows of the delete requests that it was told of; update the node")
+        raise ResultRefused("it did not apply the delete requests of its specification; update the node")
     if not result.blocks and not facts.datasets <= facts.masked:
-        raise ResultRefused("it names no block that would replace the sources")
+        raise ResultRefused("it has no block to replace the sources")
     metas = tuple(_check_block(facts, block) for block in result.blocks)
     if len({meta.id for meta in metas}) != len(metas):
         raise ResultRefused("two of its blocks have the same id")
@@ -100,17 +99,17 @@ def _check_times(facts: CompletionFacts, meta: BlockMeta) -> None:
     ]:
         if low > high:
             raise ResultRefused(f"block {meta.id!r}: {what} ends before it starts")
-        # 0 is what writers say who do not know.
+        # Writers that do not know the time write 0.
         if (low and low < facts.min_time_ms) or high > facts.max_time_ms:
-            raise ResultRefused(f"block {meta.id!r}: {what} is not the sources'")
+            raise ResultRefused(f"block {meta.id!r}: {what} is outside the time range of the sources")
 
 
 def _check_datasets(facts: CompletionFacts, metas: Sequence[BlockMeta]) -> None:
     strays = [meta.id for meta in metas if any(dataset.tenant != meta.tenant for dataset in meta.datasets)]
     if strays:
-        raise ResultRefused(f"block {strays[0]!r} holds data of another tenant than its own")
+        raise ResultRefused(f"block {strays[0]!r} holds data of another tenant")
     found = {(d.tenant, d.name) for meta in metas for d in meta.datasets if d.format == DATASET_PROFILES}
     if missing := facts.datasets - facts.masked - found:
         raise ResultRefused(f"{len(missing)} datasets of the sources are missing, e.g. {min(missing)}")
     if strange := found - facts.datasets:
-        raise ResultRefused(f"{len(strange)} datasets are in no source, e.g. {min(strange)}")
+        raise ResultRefused(f"{len(strange)} datasets are in none of the sources, e.g. {min(strange)}")

@@ -11,10 +11,10 @@ KIND = "profiles"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteMask:
-    """Rows that a merge leaves out: the tenant's, of the service ("": of any), whose series the selector matches.
+    """Rows that a merge removes: rows of a tenant and service ("": any) in series that the selector matches.
 
-    ``index`` is that of the delete command: the mask is for sources that do not obey it yet. Times are those of rows,
-    unix milliseconds, ``[from_ms, until_ms)``, None without bound.
+    ``index`` is the command index of the delete request: the mask applies to sources that do not obey it yet. Times are
+    row times in unix milliseconds, ``[from_ms, until_ms)``; None is unbounded.
     """
 
     index: int
@@ -26,11 +26,11 @@ class DeleteMask:
 
     @property
     def is_total(self) -> bool:
-        """Whether nothing of a service that it names is left."""
+        """Return whether the mask removes all data of its service."""
         return not self.selector and self.from_ms is None and self.until_ms is None
 
     def takes_all(self, min_time_ms: int, max_time_ms: int) -> bool:
-        """Whether nothing is left of a dataset that it is about, whose data has these times."""
+        """Return whether the mask removes a matching dataset with data in this time range completely."""
         starts = self.from_ms is None or self.from_ms <= min_time_ms
         return not self.selector and starts and (self.until_ms is None or max_time_ms < self.until_ms)
 
@@ -47,9 +47,12 @@ class DeleteMask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceObject:
-    """A source of a merge. ``metadata`` is the protobuf BlockMeta as the index holds it (segments of old writers
-    carry no footer, so the object alone is not enough). Its bytes obey delete commands up to ``masks_applied``.
-    ``shard`` is its own where that is not the one of the job: a consolidation has sources of several shards."""
+    """A source of a merge.
+
+    ``metadata`` is the protobuf BlockMeta from the index; it is needed because segments of old writers have no footer.
+    The bytes obey delete commands up to ``masks_applied``. ``shard`` is set if it differs from the job's shard: the
+    sources of a consolidation are in several shards.
+    """
 
     id: str
     key: str
@@ -71,13 +74,14 @@ class SourceObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileMergeSpec:
-    """All a profile merge needs to know.
+    """The specification of a profile merge.
 
-    ``tenant`` is "" for segments. ``level`` is that of the sources. ``fence`` is the fencing token (a command index),
-    mixed into the result ids, or None for the token-free ids of the format sheet. ``task_memory_bytes`` bounds what one
-    dataset merge may hold; a larger dataset is cut by series. ``masks`` say which rows of which sources to leave out;
-    ``is_rewrite`` that this is all the job is for: its results stay on the level of its sources. ``result_bytes_max``
-    caps each result block (0: any size). ``shard`` is that of the results, and of every source that names no other.
+    ``tenant`` is "" for segments. ``level`` is the level of the sources. ``fence`` is the fencing token (a command
+    index), mixed into the result ids, or None for the ids of ``docs/reference/profile-compaction.md``.
+    ``task_memory_bytes`` limits the memory of one dataset merge; a larger dataset is split by series. ``masks`` select
+    the rows to remove. ``is_rewrite``: the job only applies masks, and its results stay on the level of the sources.
+    ``result_bytes_max`` caps each result block (0: unlimited). ``shard`` is the shard of the results, and of every
+    source without a shard of its own.
     """
 
     job: str
@@ -138,7 +142,7 @@ class ProfileMergeSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultBlock:
-    """A block a merge wrote. ``metadata`` is its protobuf BlockMeta without ``size``; ``crc32c`` covers the object."""
+    """A block that a merge wrote. ``metadata`` is its BlockMeta without ``size``; ``crc32c`` covers the object."""
 
     id: str
     key: str
@@ -149,9 +153,9 @@ class ResultBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileMergeResult:
-    """What a finished profile merge reports: which sources it merged, and the blocks that replace them.
+    """The result of a profile merge: the ids of its sources and the blocks that replace them.
 
-    ``masks`` are the indexes of the delete commands in its specification: it left their rows out.
+    ``masks`` holds the indexes of the delete commands whose rows it removed.
     """
 
     sources: tuple[str, ...]
@@ -162,7 +166,7 @@ class ProfileMergeResult:
     masks: tuple[int, ...] = ()
 
     def to_log(self) -> list[dict[str, Any]]:
-        """Return what the command log keeps of each block."""
+        """Return the command log's entry for each block."""
         return [{"id": b.id, "key": b.key, "size": b.size, "crc32c": b.crc32c} for b in self.blocks]
 
     def to_json(self) -> dict[str, Any]:

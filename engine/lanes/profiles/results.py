@@ -1,4 +1,4 @@
-"""Reads the result of a profile merge out of a worker's report; the worker may be broken or hostile."""
+"""Parse the result of a profile merge from a worker's report. The input is untrusted."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from engine.protocol.wire import KEY_MAX, NAME_MAX
 
 SOURCES_MAX = 1000
 BLOCKS_MAX = 10_000
-"""One block per tenant of a segment, more for tenants whose datasets were cut."""
+"""Maximum blocks of a result: one per tenant of a segment, more for tenants with split datasets."""
 MASKS_MAX = 100_000
 METADATA_BYTES_MAX = 16 << 20
 ULID_LENGTH = 26
 
 
 def read_profile_result(data: object) -> ProfileMergeResult:
-    """Return the result in its checked form. Raises InvalidMessage."""
+    """Return the validated result. Raises InvalidMessage."""
     fields = Fields.of(data, "result")
     if fields.text("kind", NAME_MAX) != KIND:
         raise fields.error("kind", f"{KIND!r} is expected")

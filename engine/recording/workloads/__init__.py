@@ -1,1 +1,1 @@
-"""Programs worth recording: each does real work of one kind with installed libraries, until it is interrupted."""
+"""Programs to record: each does realistic work of one kind with installed libraries until it is interrupted."""

@@ -23,7 +23,7 @@ from email.message import EmailMessage
 SEED = 20240711
 BATCH = 40
 KEPT_ORDERS = 5_000
-"""Rows the table keeps, so that the program's memory and queries stay the same size."""
+"""Maximum rows of the table, so that memory and queries keep their size."""
 
 LETTER = string.Template("Dear $customer,\n\nthank you for your order of $total EUR.\n\n$lines\n")
 
@@ -39,7 +39,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An order as the shop takes it."""
+    """An order of the shop."""
 
     number: int
     customer: str
@@ -77,7 +77,7 @@ def open_database() -> sqlite3.Connection:
 
 
 def new_order(number: int, draw: random.Random) -> Order:
-    """Make up an order."""
+    """Return a random order."""
     lines = tuple(
         Line(f"article-{draw.randrange(300)}", draw.randint(1, 9), Decimal(draw.randrange(99, 9999)) / 100)
         for _ in range(draw.randint(1, 12))
@@ -140,7 +140,7 @@ def export_catalogue(orders: list[Order]) -> bytes:
 
 
 def archive(orders: list[Order]) -> str:
-    """Pack orders and return the name their bytes give them."""
+    """Compress orders and return the digest of the archive."""
     packed = zlib.compress(json.dumps([asdict(order) for order in orders], default=str).encode(), 9)
     return hashlib.sha256(packed).hexdigest()
 

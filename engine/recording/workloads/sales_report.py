@@ -17,7 +17,7 @@ REGIONS = ("north", "south", "east", "west")
 
 
 def main() -> None:
-    """Make the report from fresh numbers, endlessly."""
+    """Create the report from new random sales, endlessly."""
     draw = np.random.default_rng(SEED)
     articles = new_articles(draw)
     while True:
@@ -38,7 +38,7 @@ def new_articles(draw: np.random.Generator) -> pd.DataFrame:
 
 
 def new_sales(draw: np.random.Generator) -> pd.DataFrame:
-    """Return sales of some days, with a few gaps in them."""
+    """Return sales of some days, with a few missing values."""
     days = pd.Timestamp("2024-04-01") + pd.to_timedelta(draw.integers(0, DAYS, SALES), unit="D")
     sales = pd.DataFrame(
         {
@@ -61,14 +61,14 @@ def daily(joined: pd.DataFrame) -> pd.DataFrame:
 
 
 def regional(joined: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of turnover by region and group, the best first."""
+    """Return turnover by region and group, largest first."""
     table = joined.pivot_table(index="region", columns="group", values="turnover", aggfunc="sum", observed=True)
     table["all"] = table.sum(axis=1)
     return table.sort_values("all", ascending=False)
 
 
 def weekly_text(per_day: pd.DataFrame) -> str:
-    """Return weekly turnover as readers like it."""
+    """Return weekly turnover as text."""
     weekly = per_day.resample("W").agg({"turnover": "sum", "mean": "last"}).reset_index()
     weekly["week"] = weekly["day"].dt.strftime("%G-W%V")
     out = io.StringIO()
@@ -77,7 +77,7 @@ def weekly_text(per_day: pd.DataFrame) -> str:
 
 
 def stored(joined: pd.DataFrame) -> int:
-    """Write the sales as Parquet, read the large ones back, and return how many there are."""
+    """Write the sales as Parquet, read the large ones back, and return their number."""
     out = io.BytesIO()
     pq.write_table(pa.Table.from_pandas(joined, preserve_index=False), out, compression="zstd", row_group_size=1000)
     out.seek(0)

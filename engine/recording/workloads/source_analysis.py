@@ -1,4 +1,4 @@
-"""Reads the standard library as a linter or code search would: tokens, trees, symbol tables, bytecode, differences."""
+"""Analyse the standard library as a linter does: tokens, syntax trees, symbol tables, bytecode, differences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FILE_BYTES_MAX = 60_000
-"""Larger files would make one round of the loop longer than a window."""
+"""Maximum size of an analysed file, so that one iteration is shorter than a window."""
 
 
 class ComplexityVisitor(ast.NodeVisitor):

@@ -11,11 +11,11 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 
 OBJECTS = 60
 SESSION_CALLS = 40
-"""Calls before the gateway makes a new session, as a long-running one does when its credentials rotate."""
+"""Calls per session; a new session simulates the rotation of credentials."""
 
 
 class Answer(io.BytesIO):
-    """A response body as urllib3 would hand it over."""
+    """A response body with the interface of urllib3."""
 
     def stream(self, **_options: object) -> Any:
         yield self.read()
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def answer(request: AWSPreparedRequest, **_event: object) -> AWSResponse:
-    """Answer a request without a network."""
+    """Return a response without using the network."""
     headers, body = {"ETag": '"9a0364b9e99bb480dd25e1f0284c8555"', "Content-Length": "2000"}, b""
     if "list-type=2" in request.url:
         headers, body = {"Content-Type": "application/xml"}, listing()

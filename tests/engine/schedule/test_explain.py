@@ -48,21 +48,21 @@ JOB = JobFacts(
         (
             {},
             "Block B is queued: it waits in the queue of acme, shard 1, level 1 with 7 of 20 blocks; "
-            "13 more blocks or in 24 s make a job of it.",
+            "13 more blocks or in 24 s complete a job.",
         ),
-        ({"block_count": 19}, "1 more block or in 24 s make a job of it."),
+        ({"block_count": 19}, "1 more block or in 24 s complete a job."),
         (
             {"remnant_bytes": 1 << 40},
-            "with 7 of 20 blocks, few enough to go into one job with those of the tenant's other shards; 13 more",
+            "with 7 of 20 blocks, few enough to be merged with those of the tenant's other shards; 13 more",
         ),
         (
             {"ready_at_ms": 940_000},
-            "a job could be made of them since 1 min; the next poll with free capacity takes it, in its turn.",
+            "ready to be planned since 1 min; the next poll with free capacity assigns it when its turn comes.",
         ),
         ({"ready_at_ms": 940_000, "polling_workers": 0}, "but no worker polls; starting a node lets it be planned."),
-        ({"ready_at_ms": 940_000, "is_schedule_full": True}, "the schedule is full; a finished or parked job makes"),
+        ({"ready_at_ms": 940_000, "is_schedule_full": True}, "the schedule is full; a completed or parked job frees"),
         ({"paused": ("tenant acme (pause)",)}, "an operator paused tenant acme (pause); resuming that"),
-        ({"blocks_max": None}, "whose level has no policy; a policy for that level does."),
+        ({"blocks_max": None}, "and no level policy is configured; configuring one lets it be planned."),
     ],
 )
 def test_the_explanation_of_a_queued_block_names_what_its_queue_waits_for(
@@ -76,12 +76,16 @@ def test_the_explanation_of_a_queued_block_names_what_its_queue_waits_for(
     [
         (
             {"shard_count": 3},
-            "it gathers what the tenant left in 3 shards; worker node-a runs it and must renew within",
+            "it merges remnants of 3 shards of the tenant; worker node-a runs it and must renew within",
         ),
-        ({"is_rewrite": True}, "it writes a block again without deleted data; worker node-a runs it and must renew"),
-        ({}, "Job j1 is leased: worker node-a runs it and must renew within 9 s; its report ends it, its silence"),
+        ({"is_rewrite": True}, "it rewrites a block without its deleted data; worker node-a runs it and must renew"),
+        (
+            {},
+            "Job j1 is leased: worker node-a runs it and must renew within 9 s; its report ends the run; "
+            "without a renewal the job goes to another worker.",
+        ),
         ({"failures": 1, "last_error": "BadObject"}, "having failed once of 3 allowed (last: BadObject)"),
-        ({"lease_expires_ms": 998_000}, "its lease is over since 2 s; the next poll takes it over."),
+        ({"lease_expires_ms": 998_000}, "its lease expired 2 s ago; the next poll takes it over."),
         ({"lease_expires_ms": 998_000, "failures": 3}, "having failed 3 times of 3 allowed; the next poll parks it."),
         ({"lease_expires_ms": 998_000, "polling_workers": 0}, "starting a node takes it over."),
         ({"state": JobState.WAITING}, "Job j1 is waiting: no worker holds it; the next poll with free capacity"),
@@ -94,15 +98,15 @@ def test_the_explanation_of_a_queued_block_names_what_its_queue_waits_for(
         ),
         (
             {"state": JobState.PARKED, "parked_reason": "failed too often."},
-            "Job j1 is parked (evicted): failed too often; requeueing it tries again, giving its blocks back",
+            "Job j1 is parked (evicted): failed too often; requeueing it retries it; returning its blocks",
         ),
         (
             {"state": JobState.PARKED, "parked_kind": "quarantined", "parked_reason": "damaged"},
-            "releasing its block from quarantine tries again.",
+            "releasing its block from quarantine retries it.",
         ),
         (
             {"state": JobState.DISSOLVED, "finished_at_ms": 940_000},
-            "its blocks went back to queues or other jobs 1 min",
+            "its blocks returned to queues or other jobs 1 min",
         ),
     ],
 )
@@ -121,25 +125,21 @@ def test_an_owned_block_shares_the_fate_of_its_job() -> None:
 
 
 def test_blocks_outside_the_schedule_are_explained() -> None:
-    assert explain_final("Block B", 3).sentence == (
-        "Block B is final: level 3 is the highest, so it is merged no further."
-    )
+    assert explain_final("Block B", 3).sentence == ("Block B is final: level 3 is the highest level.")
     damaged = explain_quarantined(
         "Block B", cause="damaged", reason="BadObject in symbols at 7", attempts=2, since_ms=1
     )
     assert "found damaged 0 s ago after 2 attempts alone (BadObject in symbols at 7)" in damaged.sentence
-    assert "; queries read of it what can be read, and releasing it" in damaged.sentence
+    assert "; queries read the parts that are readable, and releasing it" in damaged.sentence
     missing = explain_quarantined("Block B", cause="missing", reason="ObjectNotFound", attempts=2, since_ms=1)
-    assert missing.sentence.endswith(
-        "; queries go without it, and releasing it lets it be tried again once it is mended."
-    )
-    assert "an operator's order returns it" in explain_parked_block("Block B", "it is odd").sentence
+    assert missing.sentence.endswith("; queries skip it, and releasing it after a repair retries it.")
+    assert "an operator's action returns it" in explain_parked_block("Block B", "it is odd").sentence
     waiting = explain_replaced("Block B", job="j", result_ids=["R"], deletes_in_ms=60_000, is_deleted=False)
     assert waiting.sentence == "Block B is replaced: job j merged it into R; its object is deleted in 1 min."
     due = explain_replaced("Block B", job="j", result_ids=[], deletes_in_ms=-1, is_deleted=False)
-    assert "into nothing that is left; its object is deleted with the next run" in due.sentence
+    assert "without a remaining result; its object is deleted with the next run" in due.sentence
     gone = explain_replaced("Block B", job="", result_ids=["R", "S"], deletes_in_ms=None, is_deleted=True)
-    assert gone.sentence == "Block B is deleted: it was taken out into R and S, and its object is gone."
+    assert gone.sentence == "Block B is deleted: it was replaced into R and S, and its object is deleted."
 
 
 @given(

@@ -17,11 +17,11 @@ from engine.schedule.isolation import (
     Breakage,
     FailedRun,
     QuarantineBlock,
+    QuarantineMissing,
     RecentRun,
-    SetMissingAside,
+    RetryAlone,
     Split,
     Suspect,
-    TryAgain,
     Wait,
     find_breakages,
     judge,
@@ -133,12 +133,12 @@ def test_a_block_that_fails_alone_needs_a_control_of_the_same_build() -> None:
 )
 def test_two_runs_count_only_with_one_build_and_one_error(runs: tuple[FailedRun, ...]) -> None:
     verdict = judge(Suspect(keys=("a",), runs=runs, control_builds=frozenset({"b0", "b1"})))
-    assert isinstance(verdict, Wait if len(runs) == 1 else TryAgain)
+    assert isinstance(verdict, Wait if len(runs) == 1 else RetryAlone)
 
 
 def test_runs_with_different_failures_end_with_an_operator() -> None:
     runs = tuple(FailedRun(error_class="Truncated", build=f"b{n}") for n in range(LONE_RUNS_MAX))
-    assert isinstance(judge(Suspect(keys=("a",), runs=runs[:-1])), TryAgain)
+    assert isinstance(judge(Suspect(keys=("a",), runs=runs[:-1])), RetryAlone)
     assert isinstance(judge(Suspect(keys=("a",), runs=runs)), Wait)
 
 
@@ -174,7 +174,7 @@ def test_a_broken_build_splits_and_quarantines_nothing(keys: tuple[str, ...]) ->
 def test_missing_objects_are_set_aside_and_the_rest_is_merged() -> None:
     run = FailedRun(error_class=OBJECT_NOT_FOUND, build="b1", object="b")
     suspect = Suspect(keys=("a", "b", "c"), runs=(run,), missing=frozenset({"b"}))
-    assert judge(suspect) == SetMissingAside((1,), run)
+    assert judge(suspect) == QuarantineMissing((1,), run)
 
 
 def test_an_error_alone_makes_no_object_missing() -> None:

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from engine.simulation.event_queue import PAGE_BITS, EventQueue
+from engine.simulation.environment.event_queue import PAGE_BITS, EventQueue
 
 PAGE_MS = 1 << PAGE_BITS
 

@@ -11,12 +11,13 @@ import pytest
 
 from engine.lanes.profiles.plan import levels
 from engine.schedule import prepare as shipped
-from engine.simulation import invariants, memory_service, snapshots
-from engine.simulation.audit import InvariantBroken
+from engine.simulation.checks import invariants
+from engine.simulation.checks.audit import InvariantBroken
+from engine.simulation.checks.twin_invariants import invariant_28_clock
 from engine.simulation.histories import HistoryName, compare_clocks, run_histories
+from engine.simulation.memory import service, snapshots
 from engine.simulation.scenario import Sabotage, Trouble, random_scenario
 from engine.simulation.simulate import simulate
-from engine.simulation.twin_invariants import invariant_28_clock
 
 HISTORIES = 200
 SECONDS = 60.0
@@ -24,7 +25,7 @@ SHARDS = 4
 
 
 def test_the_simulation_runs_the_shipped_planner_and_scheduler() -> None:
-    assert memory_service.prepare is shipped.prepare
+    assert service.prepare is shipped.prepare
     assert shipped.cut_queue is levels.cut_queue  # type: ignore[attr-defined]
     assert shipped.prepare.__module__ == "engine.schedule.prepare"
     assert levels.cut_queue.__module__ == "engine.lanes.profiles.plan.levels"
@@ -134,6 +135,6 @@ def test_the_table_of_invariants_is_complete() -> None:
     rows = re.findall(r"^\| (\d+) \| ``(\w+)\.(\w+)``", invariants.__doc__ or "", re.MULTILINE)
     assert [int(number) for number, _, _ in rows] == list(range(1, 29))
     for number, module, name in rows:
-        check = getattr(importlib.import_module(f"engine.simulation.{module}"), name)
+        check = getattr(importlib.import_module(f"engine.simulation.checks.{module}"), name)
         assert callable(check)
         assert name.startswith(f"invariant_{int(number):02}_")

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.simulation import id_book
-from engine.simulation.id_book import IdBook
-from engine.simulation.ids import segment_id
+from engine.simulation.memory import id_book
+from engine.simulation.memory.id_book import IdBook
+from engine.simulation.memory.ids import segment_id
 
 PART_MS = 1 << 20
 """Ids of one prefix differ by less."""

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from engine.schedule.model import JobState
-from engine.simulation import quiescence
-from engine.simulation.audit import InvariantBroken
-from engine.simulation.memory_schedule import MemorySchedule
-from engine.simulation.memory_service import PollFact
-from engine.simulation.rows import BlockState, MemoryJob
+from engine.simulation.checks import quiescence
+from engine.simulation.checks.audit import InvariantBroken
+from engine.simulation.memory.rows import BlockState, MemoryJob
+from engine.simulation.memory.schedule import MemorySchedule
+from engine.simulation.memory.service import PollFact
+from engine.simulation.memory.snapshots import PollRequest
 from engine.simulation.simulate import Simulation
-from engine.simulation.snapshots import PollOrder
 from tests.engine.simulation.worlds import POLICY, segments, success, world_with_two_jobs
 
 WORKER = "another"
@@ -55,7 +55,7 @@ def _tell(change: Callable[[PollFact], None]) -> Callable[[Simulation], None]:
             observe(fact)
 
         service.observe = changed
-        service.poll(PollOrder(WORKER, 1, (success(_job(simulation.world.schedule)),)))
+        service.poll(PollRequest(WORKER, 1, (success(_job(simulation.world.schedule)),)))
 
     return damage
 
@@ -73,15 +73,15 @@ def _silent_replacement(schedule: MemorySchedule, job: MemoryJob) -> None:
 
 
 def _old_token(fact: PollFact) -> None:
-    fact.order = replace(fact.order, told=tuple(replace(told, token=told.token - 1) for told in fact.order.told))
+    fact.request = replace(fact.request, told=tuple(replace(told, token=told.token - 1) for told in fact.request.told))
 
 
 def _other_worker(fact: PollFact) -> None:
-    fact.order = replace(fact.order, worker="somebody else")
+    fact.request = replace(fact.request, worker="somebody else")
 
 
 def _too_much(fact: PollFact) -> None:
-    fact.order = replace(fact.order, capacity=0)
+    fact.request = replace(fact.request, capacity=0)
 
 
 def _impure(fact: PollFact) -> None:
@@ -147,7 +147,7 @@ def test_lost_data_is_noticed_in_the_step_that_loses_it(simulation: Simulation) 
     insert = schedule._insert
     schedule._insert = lambda block, now_ms, index: insert(replace(block, shares=()), now_ms, index)  # type: ignore[method-assign]
     with pytest.raises(InvariantBroken) as caught:
-        simulation.world.service.poll(PollOrder(WORKER, 0, (success(_job(schedule)),)))
+        simulation.world.service.poll(PollRequest(WORKER, 0, (success(_job(schedule)),)))
     assert caught.value.number == 5
 
 
@@ -158,14 +158,14 @@ def test_a_second_application_that_works_is_noticed(simulation: Simulation) -> N
     told = success(job)
     job.state = JobState.LEASED
     with pytest.raises((InvariantBroken, KeyError)):
-        simulation.world.service.poll(PollOrder(WORKER, 0, (told,)))
+        simulation.world.service.poll(PollRequest(WORKER, 0, (told,)))
 
 
 def test_a_job_of_far_apart_or_too_many_blocks_is_noticed(simulation: Simulation) -> None:
     schedule = simulation.world.schedule
     schedule.policies = {level: replace(POLICY, blocks_max=1) for level in range(3)}
     with pytest.raises(InvariantBroken) as caught:
-        simulation.world.service.poll(PollOrder(WORKER, 1))
+        simulation.world.service.poll(PollRequest(WORKER, 1))
     assert caught.value.number == 14
 
 
@@ -181,7 +181,7 @@ def test_an_accepted_id_that_comes_again_is_noticed(simulation: Simulation) -> N
 def test_a_missing_tombstone_and_an_early_deletion_are_noticed(simulation: Simulation) -> None:
     world = simulation.world
     job = _job(world.schedule)
-    world.service.poll(PollOrder(WORKER, 0, (success(job),)))
+    world.service.poll(PollRequest(WORKER, 0, (success(job),)))
     ulid = job.sources[0].ulid
     world.objects.add(ulid)
     with pytest.raises(InvariantBroken) as early:
@@ -203,14 +203,14 @@ def test_counters_that_do_not_add_up_are_noticed(simulation: Simulation) -> None
     world = simulation.world
     world.schedule.counters[0].created += 1
     with pytest.raises(InvariantBroken) as caught:
-        world.service.poll(PollOrder(WORKER, 1))
+        world.service.poll(PollRequest(WORKER, 1))
     assert caught.value.number == 26
 
 
 @pytest.mark.parametrize("number", [3, 4, 12, 15, 16, 23])
 def test_a_world_at_rest_that_is_damaged_is_noticed(simulation: Simulation, number: int) -> None:
     world, schedule = simulation.world, simulation.world.schedule
-    world.service.poll(PollOrder(WORKER, 0, (success(_job(schedule)),)))
+    world.service.poll(PollRequest(WORKER, 0, (success(_job(schedule)),)))
     quiescence.check_rest(world.audit, simulation.scenario, is_quiet=True)
     result = next(block for block in schedule.blocks.values() if block.level == 1)
     is_quiet = number not in {12, 15}

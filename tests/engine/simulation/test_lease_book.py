@@ -7,8 +7,8 @@ import random
 import pytest
 
 from engine.schedule.model import JobState
-from engine.simulation.lease_book import LeaseBook
-from engine.simulation.rows import MemoryJob
+from engine.simulation.memory.lease_book import LeaseBook
+from engine.simulation.memory.rows import MemoryJob
 
 
 def _job(number: int, expires_ms: int) -> MemoryJob:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from engine.simulation.environment.worker import Worker
 from engine.simulation.scenario import Fleet, Scenario, Trouble, Workload
 from engine.simulation.simulate import Simulation
-from engine.simulation.worker import Worker
 
 SCENARIO = Scenario(
     workload=Workload(segments_per_s=10.0),

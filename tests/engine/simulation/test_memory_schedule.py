@@ -9,12 +9,12 @@ import pytest
 
 from engine.schedule.model import JobState
 from engine.schedule.prepare import prepare
-from engine.simulation.memory_schedule import MemorySchedule, StaleSnapshot
-from engine.simulation.quiescence import check_sums, dump
-from engine.simulation.rows import BlockState, NewBlock
+from engine.simulation.checks.quiescence import check_sums, dump
+from engine.simulation.environment.worker import FAILED, Run
+from engine.simulation.memory.rows import BlockState, NewBlock
+from engine.simulation.memory.schedule import MemorySchedule, StaleSnapshot
+from engine.simulation.memory.snapshots import PollRequest, read_poll
 from engine.simulation.scenario import START_MS
-from engine.simulation.snapshots import PollOrder, read_poll
-from engine.simulation.worker import FAILED, Run
 from tests.engine.simulation.worlds import POLICY, memory_schedule, poll, running, segments, success
 
 
@@ -69,7 +69,7 @@ def test_a_report_under_an_old_token_changes_nothing() -> None:
 @pytest.mark.row("R7")
 def test_a_swap_is_refused_whole_unless_the_job_owns_every_source() -> None:
     schedule, run = _leased()
-    view = read_poll(schedule, PollOrder("node", 0, (success(schedule.jobs[run.job]),)))
+    view = read_poll(schedule, PollRequest("node", 0, (success(schedule.jobs[run.job]),)))
     change_set = prepare(view.snapshot)
     schedule.jobs[run.job].sources[1].owner = None
     before = dump(schedule)
@@ -82,7 +82,7 @@ def test_a_swap_is_refused_whole_unless_the_job_owns_every_source() -> None:
 def test_of_two_polls_prepared_at_once_one_gets_the_job() -> None:
     schedule = memory_schedule()
     schedule.add_blocks(segments(2))
-    views = [read_poll(schedule, PollOrder(worker, 1)) for worker in ("one", "two")]
+    views = [read_poll(schedule, PollRequest(worker, 1)) for worker in ("one", "two")]
     change_sets = [prepare(view.snapshot) for view in views]
     schedule.apply(change_sets[0], "one", {})
     with pytest.raises(StaleSnapshot):

@@ -9,15 +9,16 @@ from dataclasses import replace
 import pytest
 
 from engine.schedule.model import JobState, RenewLease
-from engine.simulation import invariants, world
-from engine.simulation.audit import InvariantBroken
+from engine.simulation.checks import invariants
+from engine.simulation.checks.audit import InvariantBroken
+from engine.simulation.environment import world
 from engine.simulation.histories import HistoryName
-from engine.simulation.memory_schedule import MemorySchedule
-from engine.simulation.memory_service import MemoryService, PollFact
-from engine.simulation.rows import MemoryJob
+from engine.simulation.memory.rows import MemoryJob
+from engine.simulation.memory.schedule import MemorySchedule
+from engine.simulation.memory.service import MemoryService, PollFact
+from engine.simulation.memory.snapshots import PollRequest
 from engine.simulation.scenario import Sabotage
 from engine.simulation.simulate import Outcome, Simulation
-from engine.simulation.snapshots import PollOrder
 from tests.engine.simulation.worlds import running, world_with_two_jobs
 
 WORKER = "node"
@@ -56,7 +57,7 @@ def _renewal(simulation: Simulation) -> tuple[PollFact, list[MemoryJob]]:
     """Renew both leases; return what the poll did before anybody has checked it."""
     schedule, seen = simulation.world.schedule, list[PollFact]()
     told = tuple(running(job) for job in schedule.jobs.values())
-    MemoryService(schedule, seen.append).poll(PollOrder(WORKER, 0, told))
+    MemoryService(schedule, seen.append).poll(PollRequest(WORKER, 0, told))
     return seen[0], list(schedule.jobs.values())
 
 
@@ -72,12 +73,12 @@ Damage = Callable[[PollFact, MemorySchedule, MemoryJob], None]
 
 
 def _other_worker(fact: PollFact, _: MemorySchedule, __: MemoryJob) -> None:
-    fact.order = replace(fact.order, worker="somebody else")
+    fact.request = replace(fact.request, worker="somebody else")
 
 
 def _other_token(fact: PollFact, _: MemorySchedule, __: MemoryJob) -> None:
-    first, second = fact.order.told
-    fact.order = replace(fact.order, told=(first, replace(second, token=second.token - 1)))
+    first, second = fact.request.told
+    fact.request = replace(fact.request, told=(first, replace(second, token=second.token - 1)))
 
 
 def _other_job(fact: PollFact, _: MemorySchedule, __: MemoryJob) -> None:

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable
 
 from engine.lanes.profiles.plan.model import LevelPolicy
 from engine.schedule.model import ScheduleLimits
-from engine.simulation.command_clock import CommandClock
-from engine.simulation.ids import item_digest, segment_id
-from engine.simulation.memory_schedule import MemorySchedule
-from engine.simulation.memory_service import MemoryService, PollFact
-from engine.simulation.results import merge
-from engine.simulation.rows import MemoryJob, NewBlock, Share
+from engine.simulation.environment.worker import Run
+from engine.simulation.memory.command_clock import CommandClock
+from engine.simulation.memory.ids import item_digest, segment_id
+from engine.simulation.memory.results import merge
+from engine.simulation.memory.rows import MemoryJob, NewBlock, Share
+from engine.simulation.memory.schedule import MemorySchedule
+from engine.simulation.memory.service import MemoryService, PollFact
+from engine.simulation.memory.snapshots import PollRequest, WorkerReport
 from engine.simulation.scenario import START_MS, Fleet, Scenario, Workload
 from engine.simulation.simulate import Simulation
-from engine.simulation.snapshots import PollOrder, Told
-from engine.simulation.worker import Run
 
 POLICY = LevelPolicy(blocks_max=2, age_ms=20_000, spread_ms=3_600_000)
 
@@ -40,7 +40,7 @@ def world_with_two_jobs(worker: str, *, segment_count: int) -> Simulation:
     )
     simulation = Simulation(scenario, 1)
     simulation.world.add(segments(segment_count))
-    simulation.world.service.poll(PollOrder(worker, 2))
+    simulation.world.service.poll(PollRequest(worker, 2))
     return simulation
 
 
@@ -58,17 +58,19 @@ def service(schedule: MemorySchedule, observe: Callable[[PollFact], None] = lamb
     return MemoryService(schedule, observe)
 
 
-def poll(schedule: MemorySchedule, *told: Told, capacity: int = 1, worker: str = "node") -> tuple[MemoryJob, ...]:
+def poll(
+    schedule: MemorySchedule, *told: WorkerReport, capacity: int = 1, worker: str = "node"
+) -> tuple[MemoryJob, ...]:
     """Poll once; return what was assigned."""
-    return service(schedule).poll(PollOrder(worker, capacity, told))[1]
+    return service(schedule).poll(PollRequest(worker, capacity, told))[1]
 
 
-def success(job: MemoryJob) -> Told:
+def success(job: MemoryJob) -> WorkerReport:
     """Return the report of a finished merge."""
     run = Run.start(job)
     run.succeed(merge(run.job, run.sources, run.token))
     return run.told
 
 
-def running(job: MemoryJob) -> Told:
+def running(job: MemoryJob) -> WorkerReport:
     return Run.start(job).told

@@ -32,7 +32,7 @@ def test_a_block_is_followed_through_its_life(service: Service) -> None:
     assert f"Segment {ids[0]} is queued: it waits in the queue of segments, shard 1, level 0 with 3 of 20" in sentence(
         ids[0]
     )
-    assert "17 more blocks or in 36 s make a job of it" in sentence(ids[0])
+    assert "17 more blocks or in 36 s complete a job" in sentence(ids[0])
     service.add_segments(17)
     assert "no worker polls; starting a node" in sentence(ids[0])
     worker = service.worker()

@@ -35,7 +35,7 @@ def test_a_tenant_is_explained_over_all_lanes(service: Service) -> None:
     service.add_segments(20)
     [spec] = worker.take()
     worker.poll(worker.success(spec.job), capacity=0)
-    assert "Tenant acme is waiting: 1 block in queues; more data or time makes jobs of it." in said("acme")
+    assert "Tenant acme is waiting: 1 block in queues; more data or time makes it due." in said("acme")
     pause(scope=Scope(ScopeKind.TENANT, "acme"), order=OPERATOR)
     told = said("acme")
     assert "Tenant acme is paused: an operator paused tenant acme (pause): 1 block in queues" in told

@@ -28,7 +28,7 @@ TONES = {
     BlockState.FINAL: ("good", "is of the highest level: nothing left to do"),
     BlockState.REPLACED: ("quiet", "was merged; its results are read instead of it"),
     BlockState.DROPPED: ("quiet", "was past retention, or deleted on request"),
-    BlockState.DELETED: ("quiet", "left the index, and its object is gone"),
+    BlockState.DELETED: ("quiet", "left the index, and its object is deleted"),
 }
 
 

@@ -20,14 +20,14 @@ from engine.schedule.isolation import (
     Breakage,
     FailedRun,
     QuarantineBlock,
-    SetMissingAside,
+    QuarantineMissing,
+    RetryAlone,
     Split,
     Suspect,
-    TryAgain,
     Verdict,
     Wait,
-    asks_for_missing,
     judge,
+    reports_missing_object,
 )
 from engine.schedule.model import JobState, ParkedKind
 from engine.storage.model import ObjectNotFound, ObjectStore, StorageError
@@ -90,7 +90,7 @@ Judged = tuple[Job, Sequence[Block], Suspect, Verdict]
 def _judged(job: Job, store: ObjectStore, breakages: Sequence[Breakage]) -> Judged:
     sources = sources_of(job)
     suspect = read_suspect(job, sources)
-    if asks_for_missing(suspect):
+    if reports_missing_object(suspect):
         suspect = replace(suspect, missing=_missing(store, suspect))
     return job, sources, suspect, judge(suspect, breakages)
 
@@ -100,7 +100,7 @@ def _stop(judged: Sequence[Judged], order: Order) -> str:
     missing = [
         FoundBad(OBJECT_NOT_FOUND, sources[place].arrived_at_ms)
         for _, sources, _, verdict in judged
-        if isinstance(verdict, SetMissingAside) and len(sources) > 1  # a lone one is counted as a block that failed
+        if isinstance(verdict, QuarantineMissing) and len(sources) > 1  # a lone one is counted as a block that failed
         for place in verdict.positions
     ]
     return brake(PROFILES, "", missing, order)
@@ -129,7 +129,7 @@ def _apply(job: Job, sources: Sequence[Block], suspect: Suspect, verdict: Verdic
             return Wait("isolation was stopped meanwhile")
         if run.room() < len(parts):
             return Wait("the queue is full")
-        if isinstance(verdict, TryAgain):
+        if isinstance(verdict, RetryAlone):
             if not run.room():
                 return Wait("the queue is full")
             detail = {"filter": {}, "jobs": [job.name], "newer_build_only": False, "keep_failures": True}
@@ -142,13 +142,13 @@ def _apply(job: Job, sources: Sequence[Block], suspect: Suspect, verdict: Verdic
             quarantine(run, job, sources[0], Quarantine.Cause.DAMAGED, verdict.run, verdict.attempts)
         else:
             split: dict[str, Any] = {"jobs": [job.name], "parts": [[block.ulid for block in part] for part in parts]}
-            action = "set_missing_aside" if isinstance(verdict, SetMissingAside) else "split"
-            if isinstance(verdict, SetMissingAside):
+            action = "set_missing_aside" if isinstance(verdict, QuarantineMissing) else "split"
+            if isinstance(verdict, QuarantineMissing):
                 reason = quarantine_reason(Quarantine.Cause.MISSING, _missing_run(verdict))
                 split["parked_reasons"] = [reason] * len(verdict.positions)
             run.write(action, order, target=job.name, detail=split)
             children = split_job(run, job, parts, order) if len(sources) > 1 else [job]
-            if isinstance(verdict, SetMissingAside):
+            if isinstance(verdict, QuarantineMissing):
                 _keep_missing(run, children, parts, suspect, verdict)
     return None
 
@@ -157,14 +157,14 @@ def _parts(verdict: Verdict, sources: Sequence[Block]) -> list[list[Block]]:
     """Return the blocks of the jobs to make; each missing block is one of its own, behind the rest."""
     if isinstance(verdict, Split):
         return [[sources[place] for place in part] for part in verdict.parts]
-    if isinstance(verdict, SetMissingAside):
+    if isinstance(verdict, QuarantineMissing):
         rest = [block for place, block in enumerate(sources) if place not in verdict.positions]
         return [part for part in (rest, *([sources[place]] for place in verdict.positions)) if part]
     return []
 
 
 def _keep_missing(
-    run: Operation, jobs: Sequence[Job], parts: Sequence[Sequence[Block]], suspect: Suspect, verdict: SetMissingAside
+    run: Operation, jobs: Sequence[Job], parts: Sequence[Sequence[Block]], suspect: Suspect, verdict: QuarantineMissing
 ) -> None:
     for job, part in zip(jobs[-len(verdict.positions) :], parts[-len(verdict.positions) :], strict=True):
         [block] = part
@@ -172,18 +172,18 @@ def _keep_missing(
         quarantine(run, job, block, Quarantine.Cause.MISSING, bad, len(suspect.runs))
 
 
-def _missing_run(verdict: SetMissingAside) -> FailedRun:
+def _missing_run(verdict: QuarantineMissing) -> FailedRun:
     return replace(verdict.run, message="the store has no such object")
 
 
 def _note(outcome: IsolationOutcome, job: Job, sources: Sequence[Block], verdict: Verdict) -> None:
-    if isinstance(verdict, TryAgain):
+    if isinstance(verdict, RetryAlone):
         outcome.tried_again.append(job.name)
     elif isinstance(verdict, Wait):
         outcome.waiting.append((job.name, verdict.why))
     elif isinstance(verdict, QuarantineBlock):
         outcome.quarantined.append((sources[0].ulid, verdict.run.error_class))
-    elif isinstance(verdict, SetMissingAside):
+    elif isinstance(verdict, QuarantineMissing):
         outcome.quarantined += [(sources[place].ulid, verdict.run.error_class) for place in verdict.positions]
     else:
         outcome.split.append(job.name)

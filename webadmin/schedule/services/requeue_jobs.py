@@ -78,7 +78,7 @@ def _choose(jobs: list[Job], room: int) -> Chosen:
         if job.parked_kind == ParkedKind.QUARANTINED:
             left.append((job.name, "it is quarantined: release it"))
         elif job.id not in holding:
-            left.append((job.name, "it has no blocks left: give its blocks back to end it"))
+            left.append((job.name, "it has no blocks left: return its blocks to their queues to end it"))
         elif len(chosen) >= room:
             left.append((job.name, QUEUE_IS_FULL))
         else:

@@ -1,1 +1,1 @@
-"""Several profile blocks become one for each shard, dataset by dataset."""
+"""Merge profile blocks, dataset by dataset."""

@@ -1,8 +1,8 @@
-"""The compiled dataset merge behind the door ``engine.lanes.profiles.merge.dataset_merge``; its rules are in merge_model.py.
+"""The compiled dataset merge of ``engine.lanes.profiles.merge.dataset_merge``; merge_model.py defines its rules.
 
-The loop over rows runs without the interpreter lock: it picks the next row among the sources' heads, drops it if its ID
-came already, translates its stacks and appends it to the output's row group. It stops where Python is needed: a source
-has to read its next row group, or a row group is full.
+The loop over rows runs without the GIL: it selects the next row among the sources' heads, drops it if its ID is a
+duplicate, translates its stacks and appends it to the output's row group. It stops where Python is needed: when a
+source must read its next row group or the output's row group is full.
 """
 
 cimport cython
@@ -43,7 +43,7 @@ cdef size_t SAMPLE_SIZE = SAMPLE_BYTES
 
 cdef enum:
     ID_BYTES = 16
-    IDS_SCANNED = 8     # so many IDs of equal key are compared one by one; more go into a table
+    IDS_SCANNED = 8     # up to this many IDs of equal key are compared linearly; more use a hash table
 
 cdef enum Pause:
     FINISHED = 0
@@ -52,9 +52,9 @@ cdef enum Pause:
 
 
 def merge_rows(sources, *, selection=None, scratch, cancelled):
-    """Merge the sources' datasets; with a selection, only the series it keeps.
+    """Merge the sources' datasets; with a selection, only the selected series.
 
-    Raises a BadObject naming the source that is damaged, or MergeCancelled; scratch files are gone then.
+    Raises BadObject with the damaged source, or MergeCancelled; scratch files are removed then.
     """
     sink = scratch.sink()
     try:
@@ -67,7 +67,7 @@ def merge_rows(sources, *, selection=None, scratch, cancelled):
     return merge_rows_plainly(sources, selection=selection, scratch=scratch, cancelled=cancelled)
 
 
-@cython.nonecheck(False)     # its methods run without the interpreter lock, where Cython cannot raise the error
+@cython.nonecheck(False)     # its methods run without the GIL, where Cython cannot raise the error
 cdef class _Merge:
     cdef list _sources              # MergeSource
     cdef object _source_bytes
@@ -75,7 +75,7 @@ cdef class _Merge:
     cdef object _writer
     cdef Head** _heads
     cdef size_t _count
-    cdef size_t _current            # the source whose row is being worked on
+    cdef size_t _current            # the source of the current row
     cdef Buffer _ranked
     cdef Buffer _series             # SeriesItem each, of the output
     cdef Buffer _labels
@@ -85,9 +85,9 @@ cdef class _Merge:
     cdef Pending _pending
     cdef Buffer _stacks
     cdef RowBlock _group            # owns the output's row group
-    cdef RowColumns* _rows          # the same, for code without the interpreter lock
+    cdef RowColumns* _rows          # the same, for code without the GIL
     cdef size_t _group_bytes
-    cdef list _owners               # of texts that the group's rows point into
+    cdef list _owners               # owners of strings that the group's rows point into
     cdef Buffer _ids                # IDs of the rows with the current key
     cdef Slots _id_slots
     cdef uint32_t _key_rank
@@ -168,7 +168,7 @@ cdef class _Merge:
         return source.refill()
 
     cdef int _flush(self) except -1:
-        """Write the gathered rows as one row group."""
+        """Write the buffered rows as one row group."""
         if self._rows.row_count:
             self._writer.write(to_batch(self._rows))
         rows_start(self._rows)
@@ -177,7 +177,7 @@ cdef class _Merge:
         return 0
 
     cdef int _merge_until_pause(self) except -1 nogil:
-        """Merge rows until Python is needed; ``_current`` is then the source that it is about."""
+        """Merge rows until Python is needed for the source ``_current``."""
         cdef Head* head
         cdef size_t samples
         while True:
@@ -199,7 +199,7 @@ cdef class _Merge:
                 return NEEDS_ROWS
 
     cdef bint _pick(self) noexcept nogil:
-        """Set the current source to the one with the least next row, the earlier one if equal; false at the end."""
+        """Set the current source to the one with the smallest next row (ties: the first); return false at the end."""
         cdef Head* best = NULL
         cdef Head* head
         cdef size_t index
@@ -214,7 +214,7 @@ cdef class _Merge:
         return best != NULL
 
     cdef bint _is_new_id(self, const Head* head) except -1 nogil:
-        """Whether no row of equal key with this ID came before; with one source that is not asked."""
+        """Return whether no earlier row of equal key has this ID. Always true with one source."""
         cdef const char* row_id = <const char*>head.rows.ids.data + ID_BYTES * head.row
         cdef size_t known, index
         if self._count == 1:
@@ -241,13 +241,13 @@ cdef class _Merge:
         return False
 
     cdef void _forget_id(self) noexcept nogil:
-        """Take back the ID that was last found new, because its row has to wait for a new row group."""
+        """Remove the ID that was added last: its row must wait for a new row group."""
         if self._count > 1:
             self._ids.size -= ID_BYTES
             slots_free(&self._id_slots)
 
     cdef bint _note_id(self, size_t number) except -1 nogil:
-        """Put the number-th ID into the table; false if an equal one is there."""
+        """Insert the number-th ID into the hash table; return false if an equal one exists."""
         cdef const unsigned char* row_id = self._ids.data + ID_BYTES * number
         cdef uint32_t tag = tag_of(lithify_hash_bytes(self._seed, row_id, ID_BYTES))
         cdef size_t position, index
@@ -262,7 +262,7 @@ cdef class _Merge:
         return True
 
     cdef int _emit(self, Head* head, size_t samples) except -1 nogil:
-        """Append a row to the output: its series, its stacks, everything else of it."""
+        """Append a row to the output: series, stacks and all other columns."""
         cdef Translation* translation = self._translation(head)
         cdef const int64_t* ids = <const int64_t*>head.rows.stacks.data + int_at(&head.rows.sample_starts, head.row)
         self._stacks.size = 0
@@ -276,7 +276,7 @@ cdef class _Merge:
         return 0
 
     cdef int _enter_series(self, uint32_t rank, int64_t time_ns) except -1 nogil:
-        """Begin a series of the output, or widen the one that a row continues."""
+        """Start a series of the output, or extend the time range of the current one."""
         cdef size_t count = self._series.size // sizeof(SeriesItem)
         cdef const RankedSeries* ranked = &(<const RankedSeries*>self._ranked.data)[rank]
         cdef SeriesItem item
@@ -292,7 +292,7 @@ cdef class _Merge:
         return put_bytes(&self._series, &item, sizeof(SeriesItem))
 
     cdef Translation* _translation(self, const Head* head) except NULL nogil:
-        """Return the translation of a row's partition, opening it for the first row."""
+        """Return the translation of a row's symbol partition; open it for the first row."""
         cdef uint64_t partition_id = <uint64_t>int_at(&head.rows.partitions, head.row)
         cdef PartitionItem* partition = find_partition(head.partitions, head.partition_count, partition_id)
         cdef Translation* translation
@@ -305,7 +305,7 @@ cdef class _Merge:
         return translation
 
     cdef OutputPartition* _output(self, uint64_t partition_id) except NULL:
-        """Return the output partition with an id, beginning it if there is none."""
+        """Return the output partition with an id; create it if there is none."""
         cdef OutputPartition** outputs = <OutputPartition**>self._partitions.data
         cdef OutputPartition* output
         cdef size_t index
@@ -352,7 +352,7 @@ cdef class _Merge:
             buffer_free(&out)
 
     cdef bytes _symbol_section(self):
-        """Write the output partitions in ascending order of their ids."""
+        """Return the symbols section: the output partitions, sorted by id."""
         cdef Buffer out = Buffer(NULL, 0, 0)
         cdef Buffer views = Buffer(NULL, 0, 0)
         cdef PartitionItem view

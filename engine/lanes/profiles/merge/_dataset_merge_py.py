@@ -1,7 +1,7 @@
-"""The twin of the dataset merge: plain, and the definition of what the compiled one must give.
+"""The pure Python dataset merge: the reference for the compiled one.
 
 It follows the rules in ``engine.formats.profile_block.merge_model`` line by line: a stable k-way merge of the sources'
-rows, series numbered as they begin, stack ids replaced in place, everything else of a row copied.
+rows, series numbered in order of appearance, stack ids replaced in place, all other columns copied.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def merge_rows(
     scratch: Scratch,
     cancelled: Callable[[], bool],
 ) -> MergedDataset:
-    """Merge the sources' datasets; with a selection, only the series it keeps.
+    """Merge the sources' datasets; with a selection, only the selected series.
 
-    Raises a BadObject naming the source that is damaged, or MergeCancelled; scratch files are gone then.
+    Raises BadObject with the damaged source, or MergeCancelled; scratch files are removed then.
     """
     sink = scratch.sink()
     writer = ProfileTableWriter(sink)
@@ -53,7 +53,7 @@ def merge_rows(
 
 
 class _Piece(NamedTuple):
-    """An emitted row: where its columns are, and what replaces its series number and stack ids."""
+    """A row of the output: the position of its columns, and its new series number and stack ids."""
 
     batch: pa.RecordBatch
     position: int
@@ -109,7 +109,7 @@ class _Merge:
         )
 
     def _kept_rows(self) -> Iterator[Row]:
-        """Yield the merged rows without those whose ID came already among rows of equal key."""
+        """Yield the merged rows without duplicate IDs among rows of equal key."""
         key: RowKey | None = None
         ids: set[bytes] = set()
         for row in heapq.merge(*(reader.rows() for reader in self._readers), key=lambda row: row.key):
@@ -153,7 +153,7 @@ class _Merge:
 
 
 def _group_batch(pieces: Sequence[_Piece]) -> pa.RecordBatch:
-    """Return the pieces' rows as one batch, series numbers and stack ids replaced."""
+    """Return the rows of the pieces as one batch, series numbers and stack ids replaced."""
     copied = pa.concat_batches(list(_slices(pieces)))
     columns = {name: copied.column(name) for name in copied.schema.names}
     columns["SeriesIndex"] = pa.array([piece.series for piece in pieces], pa.uint32())
@@ -168,7 +168,7 @@ def _group_batch(pieces: Sequence[_Piece]) -> pa.RecordBatch:
 
 
 def _slices(pieces: Sequence[_Piece]) -> Iterator[pa.RecordBatch]:
-    """Yield stretches of rows that follow each other in one batch."""
+    """Yield slices of consecutive rows of one batch."""
     start = 0
     for end in range(1, len(pieces) + 1):
         previous = pieces[end - 1]

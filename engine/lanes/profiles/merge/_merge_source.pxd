@@ -1,4 +1,4 @@
-"""One source of a dataset merge: see the .pyx."""
+"""Declarations of ``_merge_source.pyx``."""
 
 from libc.stdint cimport int64_t, uint32_t
 
@@ -19,7 +19,7 @@ ctypedef struct SeriesNumber:
 
 
 ctypedef struct Head:
-    bint live                       # has a row; the row, series and time are only then of meaning
+    bint live                       # has a row; row, series and time are valid only then
     RowColumns* rows
     size_t row
     const SeriesNumber* series
@@ -45,7 +45,7 @@ cdef class MergeSource:
     cdef object _cancelled
     cdef RowBlock _block
     cdef ProfilePages _pages
-    cdef object _batches                # what pyarrow reads, once it had to
+    cdef object _batches                # pyarrow batches, if the page decoder cannot read the table
     cdef size_t _next_group
     cdef size_t _rows_delivered
     cdef Buffer _numbers                # SeriesNumber each

@@ -1,8 +1,8 @@
-"""One source of a dataset merge: its series, its symbols and its rows, a row group at a time.
+"""One source of a dataset merge: its series, symbols and rows, one row group at a time.
 
-The merge looks at ``head``, a C struct with the source's next row, and moves it on without the interpreter lock;
-``refill`` fetches the next row group when the current one is used up. Row groups come from the project's page decoder,
-or from pyarrow from the first one on that the decoder does not understand.
+The merge reads and advances ``head``, a C struct with the source's next row, without the GIL; ``refill`` reads the next
+row group at the end of the current one. Row groups are read by the project's page decoder, and by pyarrow from the
+first row group that the decoder does not support.
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -29,11 +29,11 @@ from engine.formats.profile_block.table.table_footer import check_table_footer
 
 
 class SampleLabels(Exception):
-    """A row's samples have labels, which the compiled merge does not hold."""
+    """The samples of a row have labels, which the compiled merge does not support."""
 
 
 cdef class MergeSource:
-    """Source ``number`` of a merge. ``kept`` is None for all series, else the SeriesIndex values to keep."""
+    """Source ``number`` of a merge. ``kept`` holds the SeriesIndex values to keep, None for all series."""
 
     def __cinit__(self):
         memset(&self.head, 0, sizeof(Head))
@@ -57,7 +57,7 @@ cdef class MergeSource:
         buffer_free(&self._missing)
 
     cdef int load(self) except -1:
-        """Read series index and symbols; with a selection, keep only the symbols its rows lead to."""
+        """Read series index and symbols; with a selection, keep only the symbols that its rows reference."""
         self._stop_if_cancelled()
         if self._kept is not None and not self._kept:
             return 0
@@ -78,7 +78,7 @@ cdef class MergeSource:
         return self._source.read_section(section)
 
     cdef int _take_series(self) except -1:
-        """Sort the series by number, because rows name them so; BadReference if two have the same."""
+        """Sort the series by number, which rows refer to. Raises BadReference if two have the same number."""
         cdef SeriesItem* items = self.table.items()
         cdef SeriesNumber entry
         cdef size_t index, count = self.table.count()
@@ -103,7 +103,7 @@ cdef class MergeSource:
         return 0
 
     cdef int _prune(self) except -1:
-        """Read the selected rows once to see which stacks they have, and drop the other symbols."""
+        """Read the stack ids of the selected rows and drop the symbols that they do not reference."""
         cdef Buffer* reached = <Buffer*>calloc(self.symbols.count + 1, sizeof(Buffer))
         cdef size_t index
         if reached == NULL:
@@ -146,7 +146,7 @@ cdef class MergeSource:
         return 0
 
     cdef object _open_profiles(self):
-        """Start reading rows from the table's beginning."""
+        """Open a reader at the start of the table."""
         cdef int64_t start, size
         offset, length = self._source.section_bounds(PROFILES)
         start, size = offset, length
@@ -159,7 +159,7 @@ cdef class MergeSource:
         return None
 
     cdef int start(self) except -1:
-        """Go to the first row."""
+        """Advance to the first row."""
         if self._kept is not None and not self._kept:
             return 0
         self._open_profiles()
@@ -171,7 +171,7 @@ cdef class MergeSource:
         return self.refill()
 
     cdef int refill(self) except -1:
-        """Go to the next wanted row, reading row groups until there is one; the head is not live at the end."""
+        """Advance to the next selected row, reading row groups as needed; at the end the head is not live."""
         while not settle(&self.head):
             if not self._next_block():
                 self.head.live = False
@@ -184,11 +184,11 @@ cdef class MergeSource:
         return 0
 
     cdef object block_owner(self):
-        """What the texts of the current rows point into, None if they have no texts."""
+        """Return the object that owns the strings of the current rows, None if they have none."""
         return self._block.owner if self._block.rows.annotation_keys.size else None
 
     cdef bint _next_block(self) except -1:
-        """Read the next row group into the block; false at the end of the table."""
+        """Read the next row group into the block; return false at the end of the table."""
         self._stop_if_cancelled()
         if self._batches is None and self._pages.understood:
             if self._next_group == self._pages.group_count():
@@ -200,7 +200,7 @@ cdef class MergeSource:
         return self._next_batch()
 
     cdef bint _next_batch(self) except -1:
-        """Read the next batch with pyarrow, leaving out the rows that the page decoder has delivered."""
+        """Read the next batch with pyarrow, skipping the rows that the page decoder has returned."""
         cdef size_t skipped
         if self._batches is None:
             offset, size = self._source.section_bounds(PROFILES)
@@ -231,7 +231,7 @@ cdef int _compare_numbers(const void* left, const void* right) noexcept nogil:
 
 
 cdef const SeriesNumber* _find(Head* head, uint32_t number) noexcept nogil:
-    """Return the series with a number, NULL if there is none; the same as last time is found at once."""
+    """Return the series with a number, NULL if there is none. Repeated lookups of one number cost O(1)."""
     cdef size_t low = 0, high = head.number_count, middle
     if head.last_number < high and head.numbers[head.last_number].number == number:
         return &head.numbers[head.last_number]
@@ -248,7 +248,7 @@ cdef const SeriesNumber* _find(Head* head, uint32_t number) noexcept nogil:
 
 
 cdef int _refuse_unless_unselected(const Head* head, uint32_t number) except -1 nogil:
-    """A row whose series the index does not have is an error, unless nobody selected it."""
+    """Raise BadReference for a series number that is not in the index, unless a selection excludes it."""
     cdef size_t index
     cdef bint selected = not head.is_selective
     for index in range(head.missing_count):
@@ -269,9 +269,9 @@ cdef const SeriesNumber* _wanted(Head* head, size_t row) except? NULL nogil:
 
 
 cdef int settle(Head* head) except -1 nogil:
-    """Make the head describe the first wanted row from its position on; 0 if the block has none left.
+    """Set the head to the first selected row at or after its position; return 0 if the block has none left.
 
-    Rows of a source must be in the order of the merge, by rank of series and time.
+    Rows of a source must be in merge order: by rank of series, then time.
     """
     cdef const SeriesNumber* previous = head.series
     cdef const SeriesNumber* series

@@ -1,4 +1,4 @@
-"""The order of the series of all sources: see the .pyx."""
+"""Declarations of ``_series_ranks.pyx``."""
 
 from engine.core._byte_buffers cimport Buffer
 

@@ -1,7 +1,7 @@
-"""The order of the series of all sources, as numbers, so that merging rows compares no labels.
+"""Rank the series of all sources, so that the merge of rows compares numbers instead of labels.
 
-Series are ordered by their labels, pair by pair (name, then value, bytewise; a shorter list that is a prefix comes
-first), then by fingerprint. Equal series of several sources have one rank.
+Series are ordered by labels, pair by pair (name, then value, bytewise; a prefix comes first), then by fingerprint. Equal
+series of several sources have one rank.
 """
 
 from libc.stdint cimport uint32_t
@@ -44,7 +44,7 @@ cdef int _compare(const void* left, const void* right) noexcept nogil:
 
 
 cdef int rank_series(list sources, Buffer* ranked) except -1:
-    """Set the rank of every series of the sources; put one series per rank into ranked (RankedSeries each)."""
+    """Set the rank of every series of the sources; append one RankedSeries per rank to ``ranked``."""
     cdef Buffer entries = Buffer(NULL, 0, 0)
     cdef Entry entry
     cdef Entry* all_entries

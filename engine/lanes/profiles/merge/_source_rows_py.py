@@ -1,4 +1,4 @@
-"""The twin's view of one source: its rows in order, and the symbols they lead to."""
+"""One source of the pure Python merge: its rows in order, and the symbols that they reference."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from engine.formats.profile_block.symbols._symbols_py import decode_symbols
 from engine.formats.profile_block.table.profile_table import SAMPLES, ProfileTableReader, SectionFile
 
 RowKey = tuple[tuple[tuple[bytes, bytes], ...], int, int]
-"""(labels, fingerprint, TimeNanos): what rows are merged by."""
+"""Merge key of rows: (labels, fingerprint, TimeNanos)."""
 
 
 class Row(NamedTuple):
-    """A row of a source: what the merge decides by, and where the rest of it is (``batch``, ``position``)."""
+    """A row of a source: the columns that the merge compares, and the position of the rest in ``batch``."""
 
     key: RowKey
     id: bytes
@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 @contextmanager
 def naming(object_name: str) -> Iterator[None]:
-    """Say in a BadObject which object it is about."""
+    """Add the object's name to a BadObject raised in the context."""
     try:
         yield
     except BadObject as error:
@@ -50,7 +50,7 @@ def naming(object_name: str) -> Iterator[None]:
 
 
 class SourceRows:
-    """Reads one source of a merge. ``kept`` is None for all series, else the SeriesIndex values to keep."""
+    """Reader of one source. ``kept`` holds the SeriesIndex values to keep, None for all series."""
 
     def __init__(
         self, number: int, source: DatasetSource, kept: Collection[int] | None, cancelled: Callable[[], bool]
@@ -63,7 +63,7 @@ class SourceRows:
         self._partitions: dict[int, SourcePartition] = {}
 
     def load(self) -> None:
-        """Read series index and symbols; with a selection, keep only the symbols its rows lead to."""
+        """Read series index and symbols; with a selection, keep only the symbols that its rows reference."""
         self._stop_if_cancelled()
         if self._kept is not None and not self._kept:
             return
@@ -79,13 +79,13 @@ class SourceRows:
                 self._partitions[partition.id] = SourcePartition(partition, stacks)
 
     def partition(self, partition_id: int) -> SourcePartition:
-        """Return the symbols of a partition; BadReference if the source has none of this id."""
+        """Return the symbols of a partition. Raises BadReference if the source has no partition with this id."""
         if partition_id not in self._partitions:
             raise BadReference("profiles", -1, f"no symbols for partition {partition_id}", self._source.object_name)
         return self._partitions[partition_id]
 
     def rows(self) -> Iterator[Row]:
-        """Yield the kept rows in order; a BadObject if they are not in the order of their keys."""
+        """Yield the selected rows in order. Raises BadObject if they are not sorted by key."""
         if self._kept is not None and not self._kept:
             return
         previous: RowKey | None = None
@@ -124,7 +124,7 @@ class SourceRows:
             if self._kept is not None and number not in self._kept:
                 continue
             if number not in self._series:
-                raise BadReference("profiles", -1, f"a row of series {number}, which the series index does not have")
+                raise BadReference("profiles", -1, f"a row has series {number}, which is not in the series index")
             series = self._series[number]
             start, end = offsets[position], offsets[position + 1]
             yield Row(
@@ -139,4 +139,4 @@ class SourceRows:
 
     def _stop_if_cancelled(self) -> None:
         if self._cancelled():
-            raise MergeCancelled("the merge was told to stop")
+            raise MergeCancelled("the merge was cancelled")

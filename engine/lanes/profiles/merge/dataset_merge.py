@@ -1,7 +1,7 @@
-"""The merge of one dataset: rows, series index and symbols of all its sources become one dataset.
+"""Merge the rows, series indexes and symbols of all sources of a dataset into one dataset.
 
-The door to two implementations of one operation, whose rules are in ``engine.formats.profile_block.merge_model``: the
-plain twin defines it, the compiled one is used when it is built, unless ``LITHIFY_PURE=1``. Both give the same bytes.
+Selects one of two implementations of the rules in ``engine.formats.profile_block.merge_model``: the compiled one if it
+is built, unless ``LITHIFY_PURE=1``; otherwise the pure Python reference. Both write the same bytes.
 """
 
 from __future__ import annotations

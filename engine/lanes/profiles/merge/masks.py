@@ -1,9 +1,8 @@
-"""Leaves out the rows that delete requests name: of a merge before the merge sees them, of an answer while reading.
+"""Apply delete requests: remove rows from the sources of a merge before the merge, and from query results.
 
-A mask without a time bound takes whole series away: the merge gets a selection of the others. One with a time bound
-takes rows: the source's profile table is read once, and the rows that stay are given to the merge in its place. Which
-rows those are is said by the rows themselves, never by the times that an index claims for them. Plain and compiled
-merge know nothing of masks.
+A mask without a time bound removes whole series: the merge gets a selection of the others. A mask with a time bound
+removes rows: the source's profile table is read once and replaced by one with the remaining rows. Rows are selected by
+their own times, never by the times in an index. The merge implementations do not handle masks.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ Cancelled = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True)
 class MaskedSource:
-    """A source without the rows that its masks take; ``kept`` are its series that stay, None for all."""
+    """A source without the rows that its masks remove; ``kept`` holds its remaining series, None for all."""
 
     source: DatasetSource
     kept: frozenset[int] | None
@@ -48,39 +47,39 @@ class MaskedSource:
 
 @dataclass(frozen=True, slots=True)
 class HiddenRows:
-    """The rows of a source that masks take: those of whole series, and those of some series in stretches of time."""
+    """The rows of a source that masks remove: whole series, and time intervals of some series."""
 
     series: frozenset[int]
-    stretches: tuple[_Stretch, ...]
+    intervals: tuple[_Interval, ...]
 
     @classmethod
     def of(cls, series: Sequence[IndexedSeries], masks: Sequence[DeleteMask]) -> HiddenRows:
-        """Return what masks take of a source with these series."""
+        """Return the rows that masks remove from a source with these series."""
         matched = {mask: matched_series(series, mask) for mask in masks}
         timeless = {mask for mask in masks if mask.from_ms is None and mask.until_ms is None}
         gone = frozenset[int]().union(*(matched[mask] for mask in timeless))
-        stretches = (_Stretch.of(mask, matched[mask] - gone) for mask in masks if mask not in timeless)
-        return cls(gone, tuple(stretch for stretch in stretches if stretch.series.size))
+        intervals = (_Interval.of(mask, matched[mask] - gone) for mask in masks if mask not in timeless)
+        return cls(gone, tuple(interval for interval in intervals if interval.series.size))
 
-    def in_stretches(self, series: npt.NDArray[np.uint32], times: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Say of rows of these series and times (nanoseconds) which lie in one of the stretches."""
+    def in_intervals(self, series: npt.NDArray[np.uint32], times: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return for rows of these series and times (nanoseconds) whether they lie in one of the intervals."""
         gone = np.zeros(len(series), np.bool_)
-        for stretch in self.stretches:
-            gone |= stretch.covers(series, times)
+        for interval in self.intervals:
+            gone |= interval.covers(series, times)
         return gone
 
-    def without_stretches(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows of a batch that lie in none of the stretches; whole series are left for the caller."""
-        if not self.stretches:
+    def without_intervals(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows of a batch outside the intervals; the caller removes whole series."""
+        if not self.intervals:
             return batch
-        gone = self.in_stretches(
+        gone = self.in_intervals(
             batch.column("SeriesIndex").to_numpy(), batch.column("TimeNanos").cast(pa.int64()).to_numpy()
         )
         return batch.take(pa.array(np.flatnonzero(~gone))) if gone.any() else batch
 
 
 def masks_on(dataset: DatasetMeta, masks_applied: int, masks: Iterable[DeleteMask]) -> tuple[DeleteMask, ...]:
-    """Return the masks that are about a dataset whose bytes obey delete commands up to ``masks_applied``."""
+    """Return the masks that apply to a dataset whose bytes obey delete commands up to ``masks_applied``."""
     return tuple(
         mask
         for mask in masks
@@ -92,9 +91,9 @@ def masks_on(dataset: DatasetMeta, masks_applied: int, masks: Iterable[DeleteMas
 def masked_sources(
     sources: Sequence[DatasetSource], masks: Sequence[Sequence[DeleteMask]], scratch: Scratch, cancelled: Cancelled
 ) -> Iterator[list[MaskedSource]]:
-    """Yield every source without what its masks take; scratch files are gone afterwards.
+    """Yield every source without the rows that its masks remove; scratch files are removed afterwards.
 
-    Raises a BadObject naming the source that cannot be read, or MergeCancelled.
+    Raises BadObject with the source that cannot be read, or MergeCancelled.
     """
     with ExitStack() as held:
         found = []
@@ -107,14 +106,14 @@ def masked_sources(
 
 
 def matched_series(series: Sequence[IndexedSeries], mask: DeleteMask) -> frozenset[int]:
-    """Return the numbers of the series that a mask is about, whatever its time."""
+    """Return the numbers of the series that a mask matches, ignoring its time range."""
     label_sets = [_text(entry.labels) for entry in series]
     verdicts = match_all(label_sets, parse_selector(mask.selector))
     return frozenset(entry.position for entry, is_match in zip(series, verdicts, strict=True) if is_match)
 
 
 def covers_series(mask: DeleteMask, entry: IndexedSeries) -> bool:
-    """Say whether a mask takes all of a series whose rows have the times that its index entry says."""
+    """Return whether a mask removes a whole series, if its rows have the time range of its index entry."""
     first, last = entry.min_time_ns // NANOS_PER_MS, entry.max_time_ns // NANOS_PER_MS
     in_time = (mask.from_ms is None or mask.from_ms <= first) and (mask.until_ms is None or last < mask.until_ms)
     return in_time and bool(match_all([_text(entry.labels)], parse_selector(mask.selector))[0])
@@ -132,7 +131,7 @@ def _masked(
         return MaskedSource(source, None)
     series = decode_series_index(source.read_section(SERIES_INDEX))
     hidden = HiddenRows.of(series, masks)
-    if hidden.stretches:
+    if hidden.intervals:
         rows = held.enter_context(_remaining_rows(source, hidden, scratch, cancelled))
         source = _with_profiles(source, rows) if rows is not None else source
     kept = frozenset(entry.position for entry in series) - hidden.series
@@ -140,15 +139,15 @@ def _masked(
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
-    """The rows of some series in a stretch of time, closed at both ends."""
+class _Interval:
+    """The rows of some series in a time interval, closed at both ends."""
 
     series: npt.NDArray[np.uint32]
     first_ns: int
     last_ns: int
 
     @classmethod
-    def of(cls, mask: DeleteMask, numbers: frozenset[int]) -> _Stretch:
+    def of(cls, mask: DeleteMask, numbers: frozenset[int]) -> _Interval:
         first_ns = TIME_MIN_NS if mask.from_ms is None else mask.from_ms * NANOS_PER_MS
         last_ns = TIME_MAX_NS if mask.until_ms is None else mask.until_ms * NANOS_PER_MS - 1
         return cls(
@@ -166,16 +165,16 @@ class _Stretch:
 def _remaining_rows(
     source: DatasetSource, hidden: HiddenRows, scratch: Scratch, cancelled: Cancelled
 ) -> Iterator[SectionData | None]:
-    """Yield the profile table without the rows in the stretches; None if there are none of them."""
+    """Yield the profile table without the rows in the intervals, None if it has none of them."""
     sink = scratch.sink()
     writer = ProfileTableWriter(sink)
     try:
         rows_read = 0
         for batch in _batches(source):
             if cancelled():
-                raise MergeCancelled("the merge was told to stop")
+                raise MergeCancelled("the merge was cancelled")
             rows_read += batch.num_rows
-            writer.write(hidden.without_stretches(batch))
+            writer.write(hidden.without_intervals(batch))
         writer.close()
     except BaseException:
         writer.close()
@@ -199,7 +198,7 @@ def _batches(source: DatasetSource) -> Iterator[pa.RecordBatch]:
 
 
 def _with_profiles(source: DatasetSource, profiles: SectionData) -> DatasetSource:
-    """Return the source with another profile table in front of its own series index and symbols."""
+    """Return the source with its profile table replaced."""
     index_start, index_size = source.section_bounds(SERIES_INDEX)
     symbols_start, symbols_size = source.section_bounds(SYMBOLS)
     starts = (0, profiles.size, profiles.size + index_size)

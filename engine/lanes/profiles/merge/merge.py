@@ -1,8 +1,8 @@
-"""The merge of a job: from its specification to result blocks in the store.
+"""Run the merge of a job: from its specification to result blocks in the store.
 
-Three steps that Spark can spread and one process can run: ``plan_outputs`` says which datasets make which blocks,
-``merge_dataset`` merges one of them, ``write_results`` puts the merged datasets together. ``run`` does all three in a
-row and gives the same bytes. Nothing is written before every dataset is merged, so one bad source leaves nothing.
+The merge has three steps, which Spark can distribute: ``plan_outputs`` assigns datasets to blocks, ``merge_dataset``
+merges one dataset, ``write_results`` writes the blocks. ``run`` executes all three in one process and writes the same
+bytes. Nothing is written before every dataset is merged, so a bad source leaves no partial result.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from engine.storage.model import ObjectStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSource:
-    """A dataset of a source object, and the masks that take rows from it."""
+    """A dataset of a source object, and the masks that remove rows from it."""
 
     key: str
     object_size: int
@@ -44,8 +44,10 @@ class PlannedSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetPlan:
-    """One dataset of a result: its sources in order, and the metadata they add up to. ``bytes_max`` is what it may take
-    of a block (0: any size)."""
+    """One dataset of a result: its sources in order and their combined metadata.
+
+    ``bytes_max`` is its maximum size in a block (0: unlimited).
+    """
 
     tenant: str
     name: str
@@ -57,14 +59,16 @@ class DatasetPlan:
 
     @property
     def source_bytes(self) -> int:
-        """Bytes of all source datasets."""
+        """Return the bytes of all source datasets."""
         return sum(source.dataset.size for source in self.sources)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputPlan:
-    """The result of one tenant: its datasets by name, and the strings its metadata begins with. All datasets of a block
-    may take ``bytes_max`` (0: any size)."""
+    """The result of one tenant: its datasets by name, and the first strings of its metadata.
+
+    ``bytes_max`` is the maximum size of all datasets of a block (0: unlimited).
+    """
 
     tenant: str
     shard: int
@@ -81,10 +85,10 @@ def run(
     scratch: Scratch,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> ProfileMergeResult:
-    """Do a whole merge in this process.
+    """Run a whole merge in this process.
 
-    Raises a BadObject or StorageError for a source that cannot be read, MergeRefused for sources that do not belong
-    together, MergeCancelled; scratch files are gone in every case.
+    Raises BadObject or StorageError for a source that cannot be read, MergeRefused for sources that do not match the
+    job, and MergeCancelled. Scratch files are removed in every case.
     """
     outputs = plan_outputs(spec)
     merged: list[list[list[MergedDataset]]] = [[] for _ in outputs]
@@ -103,19 +107,19 @@ def run(
 
 
 def plan_outputs(spec: ProfileMergeSpec) -> tuple[OutputPlan, ...]:
-    """Return one output per tenant, in the order tenants are first met in the sources, datasets by name.
+    """Return one output per tenant, in the order of their first occurrence in the sources, datasets by name.
 
-    What a mask takes whole is not planned; when nothing is left there is no output.
+    Datasets that a mask removes completely are not planned; if none remains there is no output.
 
-    MergeRefused if there are no sources or they differ in shard, tenant or level from what the job says; a BadObject
-    naming the source whose metadata cannot be read.
+    Raises MergeRefused if there are no sources or if they differ from the job in shard, tenant or level, and BadObject
+    with the source whose metadata cannot be read.
     """
     if not spec.sources:
         raise MergeRefused("a merge needs at least one source")
     blocks = [_metadata(spec, source) for source in spec.sources]
     level = max(block.compaction_level for block in blocks)
     if level != spec.level:
-        raise MergeRefused(f"job {spec.job} is for level {spec.level}, its sources are of level {level}")
+        raise MergeRefused(f"job {spec.job} expects sources of level {spec.level}, found level {level}")
     found: dict[str, dict[str, list[PlannedSource]]] = {}
     for source, block in zip(spec.sources, blocks, strict=True):
         for dataset in block.datasets:
@@ -135,8 +139,11 @@ def merge_dataset(
     scratch: Scratch,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> list[MergedDataset]:
-    """Merge one dataset; in one part if its estimate fits ``budget_bytes`` and its result the plan's ``bytes_max``,
-    else cut by series into several."""
+    """Merge one dataset and return its parts.
+
+    There is one part if the estimate fits ``budget_bytes`` and the result fits the plan's ``bytes_max``; otherwise the
+    dataset is split by series.
+    """
     opened = [_open(store, source) for source in plan.sources]
     with masked_sources(opened, [source.masks for source in plan.sources], scratch, cancelled) as masked:
         sources = [each.source for each in masked]
@@ -163,7 +170,7 @@ def merge_dataset(
 
 
 def _selection(masked: Sequence[MaskedSource], cut: Sequence[set[int]] | None) -> Selection:
-    """Return the series to keep: those of the cut that no mask takes."""
+    """Return the series to keep: those of the part that no mask removes."""
     if all(each.kept is None for each in masked):
         return cut
     wholes = [each.kept if each.kept is not None else all_series(each.source) for each in masked]
@@ -176,11 +183,11 @@ def write_results(
     merged: Sequence[Sequence[Sequence[MergedDataset]]],
     store: ObjectStore,
 ) -> ProfileMergeResult:
-    """Write the result blocks; ``merged[output][dataset]`` are a dataset's parts.
+    """Write the result blocks; ``merged[output][dataset]`` holds the parts of a dataset.
 
-    Part k of every dataset of a tenant goes to the tenant's block k, or to several where that would be too large. First
-    blocks take the first ids, extra ones the ids after them, tenant by tenant. Datasets without rows are left out, and
-    so are blocks without datasets.
+    Part k of every dataset of a tenant goes to the tenant's block k, or to several blocks if that would be too large.
+    First blocks get the first ids, additional blocks the ids after them, tenant by tenant. Datasets without rows and
+    blocks without datasets are omitted.
     """
     dealt = [_deal_blocks(output, datasets) for output, datasets in zip(outputs, merged, strict=True)]
     blocks = [(output, of_tenant[0]) for output, of_tenant in zip(outputs, dealt, strict=True)]
@@ -204,7 +211,7 @@ def write_results(
 
 
 def _deal_blocks(output: OutputPlan, datasets: Sequence[Sequence[MergedDataset]]) -> list[list[MergedDataset | None]]:
-    """Return the blocks of a tenant: of each, the part of every dataset in it."""
+    """Return the blocks of a tenant, each as a list of the part of every dataset (None: no part)."""
     blocks: list[list[MergedDataset | None]] = []
     for k in range(max(map(len, datasets), default=1) or 1):
         parts = [of_dataset[k] if k < len(of_dataset) else None for of_dataset in datasets]
@@ -224,7 +231,7 @@ def _metadata(spec: ProfileMergeSpec, source: SourceObject) -> BlockMeta:
         raise error.in_object(source.key) from error
     shard = spec.shard if source.shard is None else source.shard
     if block.shard != shard:
-        raise MergeRefused(f"job {spec.job} says shard {shard}, {source.key} is of shard {block.shard}")
+        raise MergeRefused(f"job {spec.job} expects shard {shard}, {source.key} is in shard {block.shard}")
     tenants = {block.tenant, *(dataset.tenant for dataset in block.datasets)}
     if spec.level > 0 and tenants != {spec.tenant}:
         raise MergeRefused(f"job {spec.job} is for tenant {spec.tenant!r}, {source.key} holds {sorted(tenants)}")

@@ -1,8 +1,8 @@
-"""Keeps result blocks below a size: datasets are dealt to several blocks, and one that is too large is cut by series.
+"""Keep result blocks below a size: assign datasets to several blocks, and split large datasets by series.
 
-How large a merged dataset is shows only when it is merged, for equal symbols of its sources become one. So a dataset is
-merged whole, and if that is too much merged again in as many parts as its size asks for; each part is looked at in the
-same way. A part of one series is not cut any further, which is the one case of a block above its cap. Pure but for
+The size of a merged dataset is known only after its merge, because equal symbols of its sources are stored once. A
+dataset is merged whole and, if it is too large, merged again in a number of parts given by its size; parts are checked
+in the same way. A part with one series is not split further: only such a block may exceed the cap. The only I/O is
 reading the series of the sources.
 """
 
@@ -16,17 +16,17 @@ from engine.formats.profile_block.model import Labels
 from engine.formats.profile_block.series.series_index import decode_series_index
 
 BLOCK_BYTES = 512
-"""Of a block beside its datasets and strings: fields of the metadata, footer, the empty index."""
+"""Overhead of a block: metadata fields, footer and the empty index."""
 DATASET_BYTES = 256
-"""Of a dataset beside its sections: its fields in the metadata."""
+"""Overhead of a dataset: its fields in the metadata."""
 STRING_BYTES = 8
-"""Of a string in the metadata or of a reference to one, beside its characters."""
+"""Overhead of a string in the metadata or of a reference to one."""
 
 SeriesKey = tuple[tuple[tuple[bytes, bytes], ...], int]
 
 
 def room_for_datasets(bytes_max: int, strings: Iterable[str]) -> int:
-    """Return what datasets may take of a block of ``bytes_max`` whose metadata has these strings; 0: any size."""
+    """Return the bytes for datasets in a block of ``bytes_max`` whose metadata has these strings; 0: unlimited."""
     if bytes_max == 0:
         return 0
     taken = BLOCK_BYTES + sum(STRING_BYTES + len(text.encode()) for text in strings)
@@ -34,14 +34,14 @@ def room_for_datasets(bytes_max: int, strings: Iterable[str]) -> int:
 
 
 def bytes_in_block(part: MergedDataset, labels: Sequence[Labels]) -> int:
-    """Return how many bytes of a block a merged dataset takes, its share of the dataset index among them."""
+    """Return the bytes that a merged dataset takes in a block, with its share of the dataset index."""
     references = sum(1 + 2 * len(label_set) for label_set in labels)
     index = part.sections[SERIES_INDEX].size
     return part.size + index + DATASET_BYTES + STRING_BYTES * references
 
 
 def deal(sizes: Sequence[int], room: int) -> list[list[int]]:
-    """Return which of the parts of these sizes (by position, in order) go into one block each; room 0: all into one."""
+    """Group parts, given by size and in order, into blocks; return their positions. ``room`` 0: one block."""
     blocks: list[list[int]] = [[]]
     used = 0
     for position, size in enumerate(sizes):
@@ -54,7 +54,7 @@ def deal(sizes: Sequence[int], room: int) -> list[list[int]]:
 
 
 def cut_by_size(sources: Sequence[DatasetSource], selection: Selection, count: int) -> list[list[set[int]]]:
-    """Return up to ``count`` selections that share out the selected series in label order; one if it is one series."""
+    """Split the selected series, in label order, into up to ``count`` selections."""
     chosen = [
         {number: key for number, key in _series(source).items() if selection is None or number in selection[place]}
         for place, source in enumerate(sources)

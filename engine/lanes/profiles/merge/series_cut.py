@@ -1,8 +1,7 @@
-"""How much memory a dataset merge needs, and how a dataset that needs too much is cut into parts by series.
+"""Estimate the memory of a dataset merge, and split a dataset that exceeds its budget into parts by series. No I/O.
 
-Rows stream, so what grows with a dataset are its symbols. A part is a stretch of series in label order; with it the
-merge keeps, of every source, only the symbols the part's rows reach, so a part costs as much as the stacks it reaches.
-Pure.
+Rows are streamed, so memory grows with the symbols of a dataset. A part is a range of series in label order. A merge of
+a part keeps only the symbols that its rows reference, so its cost is proportional to the stacks it references.
 """
 
 from __future__ import annotations
@@ -23,34 +22,34 @@ from engine.formats.profile_block.merge_model import (
 )
 
 SYMBOLS_EXPANSION = 8
-"""Bytes in memory per byte of a symbols section: decoded, translated, and in the output."""
+"""Memory bytes per byte of a symbols section: decoded, translated and written."""
 ROWS_EXPANSION = 20
-"""Bytes in memory per byte of a profile table, up to what is read at once."""
+"""Memory bytes per byte of a profile table, up to one batch."""
 DECODED_BATCH_BYTES = 3 * READ_BATCH_BYTES
-"""What a batch of rows takes in memory with all its columns, and the stretch of the file it comes from."""
+"""Memory of a batch of rows with all columns, and of the file range it was read from."""
 PART_SHARE_MIN = 4
-"""A part may use a quarter of the budget at least, even where the largest source alone leaves less."""
+"""Divisor of the budget: a part may use at least a quarter of it, even if the largest source leaves less."""
 STACK_SLOTS = 1 << 20
-"""Stacks are counted in a bitmap of so many slots per source: exact up to so many stacks, an estimate beyond."""
+"""Slots of the bitmap that counts stacks per source: exact up to this number of stacks, an estimate above."""
 
 _PARTITION_SPREAD = 2654435761
 Slots = npt.NDArray[np.int64]
 
 
 class SeriesReach(NamedTuple):
-    """One series of a dataset over all its sources: its numbers in each source, and the stacks it reaches there."""
+    """One series over all sources of a dataset: its numbers and the stacks it references in each source."""
 
     numbers: dict[int, set[int]]
     slots: dict[int, Slots]
 
 
 def estimate_bytes(sources: Sequence[DatasetSource]) -> int:
-    """Return how much memory merging the sources whole takes."""
+    """Return the estimated memory of a merge of the whole sources, in bytes."""
     return _fixed_bytes(sources) + sum(_symbols_bytes(source) for source in sources)
 
 
 def stack_slots(partitions: npt.NDArray[np.uint64], stack_ids: npt.NDArray[np.uint64]) -> Slots:
-    """Return the distinct bitmap slots of stacks given by partition and id."""
+    """Return the distinct bitmap slots of stacks, given by symbol partition and id."""
     with np.errstate(over="ignore"):
         mixed = stack_ids + partitions * np.uint64(_PARTITION_SPREAD)
     return np.unique(mixed % np.uint64(STACK_SLOTS)).astype(np.int64)
@@ -62,10 +61,10 @@ def cut_by_series(
     stack_counts: Sequence[int],
     budget_bytes: int,
 ) -> list[list[set[int]]]:
-    """Return the parts: per part and source, the series numbers that belong to it.
+    """Return the series numbers of each part, by source.
 
-    ``series`` come in label order; ``stack_counts`` are the slots each source reaches in all. A series that is too
-    large alone makes a part of its own.
+    ``series`` is in label order; ``stack_counts`` is the total number of slots per source. A single series above the
+    budget becomes a part of its own.
     """
     whole_symbols = [_symbols_bytes(source) for source in sources]
     spare = budget_bytes - _fixed_bytes(sources) - max(whole_symbols, default=0)
@@ -81,7 +80,7 @@ def cut_by_series(
 
 
 class _Part:
-    """A part as it grows: which stacks of every source it reaches, and what they cost."""
+    """A part under construction: the stacks it references in every source, and their cost in bytes."""
 
     def __init__(self, slot_bytes: Sequence[float]) -> None:
         self.numbers: list[set[int]] = [set() for _ in slot_bytes]
@@ -91,7 +90,7 @@ class _Part:
         self._bytes = 0.0
 
     def bytes_with(self, reach: SeriesReach) -> float:
-        """Return what the part would cost with this series too."""
+        """Return the cost of the part including this series."""
         return self._bytes + sum(
             self._slot_bytes[source] * int(np.count_nonzero(~self._bitmap(source)[slots]))
             for source, slots in reach.slots.items()
@@ -106,7 +105,7 @@ class _Part:
             self.numbers[source] |= numbers
 
     def next(self) -> _Part:
-        """Return an empty part; this one's bitmaps are given up."""
+        """Return an empty part that reuses this part's bitmaps."""
         self._reached.clear()
         return _Part(self._slot_bytes)
 
@@ -121,7 +120,7 @@ def _symbols_bytes(source: DatasetSource) -> int:
 
 
 def _fixed_bytes(sources: Iterable[DatasetSource]) -> int:
-    """Return what stays the same however the dataset is cut: buffers for rows of every source and of the output."""
+    """Return the bytes that do not depend on the split: row buffers of all sources and of the output."""
     per_source = (
         min(source.section_bounds(PROFILES)[1] * ROWS_EXPANSION, DECODED_BATCH_BYTES)
         + (source.size if source.size <= WHOLE_DATASET_BYTES else 0)

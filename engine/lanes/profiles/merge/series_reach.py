@@ -1,6 +1,6 @@
-"""Finds out which stacks each series of a dataset reaches, reading only the columns that say so.
+"""Find the stacks that each series of a dataset references, reading only the columns needed.
 
-This is the reading before a cut by series: twice through the stack ids, once to count and once in label order.
+A split by series reads the stack ids twice: once to count them and once in label order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from engine.lanes.profiles.merge.series_cut import STACK_SLOTS, SeriesReach, Slo
 
 
 class _SourceReach(NamedTuple):
-    """The stacks some rows of one series of one source reach."""
+    """The stacks that some rows of one series of one source reference."""
 
     labels: tuple[tuple[bytes, bytes], ...]
     fingerprint: int
@@ -33,7 +33,7 @@ class _SourceReach(NamedTuple):
 def cut_dataset(
     sources: Sequence[DatasetSource], budget_bytes: int, cancelled: Callable[[], bool]
 ) -> list[list[set[int]]]:
-    """Return the parts of a dataset that each fit the budget: per part and source, the series numbers to keep."""
+    """Split a dataset into parts that fit the budget; return the series numbers of each part, by source."""
     counts = [_stack_count(source, cancelled) for source in sources]
     readers = [_reach(number, source, cancelled) for number, source in enumerate(sources)]
     rows = heapq.merge(*readers, key=lambda reach: reach[:2])
@@ -58,7 +58,7 @@ def _reach(source_number: int, source: DatasetSource, cancelled: Callable[[], bo
         for start, end in zip(starts, [*starts[1:], len(ids.series)], strict=True):
             number = int(ids.series[start])
             if number not in series:
-                reason = f"a row of series {number}, which the series index does not have"
+                reason = f"a row has series {number}, which is not in the series index"
                 raise BadReference("profiles", -1, reason, source.object_name)
             used = ids.stack_ids[ids.offsets[start] : ids.offsets[end]]
             partitions = np.repeat(ids.partitions[start:end], np.diff(ids.offsets[start : end + 1]))
@@ -87,7 +87,7 @@ def _read(source: DatasetSource, cancelled: Callable[[], bool]) -> Iterator[Stac
     try:
         for ids in ProfileTableReader(SectionFile(source.read, *source.section_bounds(PROFILES))).stack_ids():
             if cancelled():
-                raise MergeCancelled("the merge was told to stop")
+                raise MergeCancelled("the merge was cancelled")
             if len(ids.series):
                 yield ids
     except BadObject as error:

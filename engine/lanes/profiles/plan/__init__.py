@@ -1,1 +1,1 @@
-"""Which queued blocks become a job."""
+"""Planning of the profiles lane: levels, consolidation, retention and policies."""

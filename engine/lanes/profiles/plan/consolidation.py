@@ -1,15 +1,14 @@
-"""Joins the remnants that a tenant has left in several shards, so that one job merges them instead of one job each.
+"""Consolidate the remnants of a tenant in several shards into one job instead of one job per shard.
 
-Off unless a level's policy has ``remnant_bytes``. A *remnant* is all that waits in a queue, if that is less than
-``remnant_bytes`` and fewer blocks than make a job. Nothing waits longer for being a remnant: when the first one's age
-makes it a job, the others of the tenant and level join it that are older than ``remnant_age_ms``. So:
+Disabled unless the level policy sets ``remnant_bytes``. A *remnant* is the content of a queue if it has fewer bytes
+than ``remnant_bytes`` and fewer blocks than a full job. Consolidation delays nothing: when the oldest remnant is due by
+age, the others of the tenant and level that are older than ``remnant_age_ms`` join its job. Invariants:
 
-1. Only queues of one lane, tenant and level join, never segments (they hold many tenants, and their shard is where
-   those write).
-2. A joined job keeps the policy's count, bytes and spread; a queue lends blocks from its front, and once in a plan.
-3. The oldest remnant leads; others join in the order of their age. The same queues give the same jobs in any order.
-4. The results bear the shard of the newest source: that is where the tenant writes now, so that they meet what comes.
-5. No two sources have one id, as blocks of different shards may: the second one waits for a job of its own.
+1. Only queues of one lane, tenant and level are consolidated; segments never (they hold many tenants).
+2. A consolidated job keeps the policy's count, bytes and spread; a queue lends blocks from its front, once per plan.
+3. The oldest remnant leads; others join by age, oldest first. The result does not depend on the order of the queues.
+4. The results get the shard of the newest source: the tenant writes there now, so later blocks meet the results.
+5. Source ids are unique within a job; blocks of different shards may share an id, and the second waits for another job.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from engine.schedule.model import PlannedQueue
 
 
 def plan_queues(queues: Sequence[BlockQueue], *, now_ms: int, job_max: int) -> tuple[PlannedQueue, ...]:
-    """Return up to ``job_max`` jobs of each queue, remnants joined."""
+    """Return up to ``job_max`` jobs of each queue, remnants consolidated."""
     return tuple(
         PlannedQueue(
             lane=queue.lane,
@@ -38,18 +37,18 @@ def plan_queues(queues: Sequence[BlockQueue], *, now_ms: int, job_max: int) -> t
 
 
 def is_consolidating(policy: LevelPolicy, tenant: str) -> bool:
-    """Say whether remnants of this tenant may join under the policy."""
+    """Return whether the policy consolidates remnants of this tenant."""
     return policy.remnant_bytes > 0 and tenant != ""
 
 
 def is_remnant(policy: LevelPolicy, *, block_count: int, byte_count: int, oldest_ms: int, now_ms: int) -> bool:
-    """Say whether a queue with these sums may lend its blocks now."""
+    """Return whether a queue with these sums may lend its blocks at ``now_ms``."""
     is_small = 0 < block_count < policy.blocks_max and byte_count < policy.remnant_bytes
     return is_small and now_ms > oldest_ms + policy.remnant_age_ms
 
 
 def join_remnants(queues: Sequence[BlockQueue], *, now_ms: int) -> Sequence[BlockQueue]:
-    """Return the queues with what joins them; those that lend to another are left out, they have their turn later."""
+    """Return the queues with the blocks that join them; queues that lend blocks are omitted from this plan."""
     if not any(queue.remnants for queue in queues):
         return queues
     lent: set[int] = set()
@@ -70,7 +69,7 @@ def join_remnants(queues: Sequence[BlockQueue], *, now_ms: int) -> Sequence[Bloc
 def _joining(
     leader: BlockQueue, own: tuple[QueuedBlock, ...], others: Sequence[BlockQueue], now_ms: int
 ) -> Iterator[QueuePart]:
-    """Yield what each of the others adds to the leader's remnant until the job is full."""
+    """Yield the blocks that each other queue adds to the leader's remnant until the job is full."""
     taken = list(own)
     for other in others:
         if _may_lend(leader, other, now_ms):
@@ -94,7 +93,7 @@ def _may_lend(leader: BlockQueue, other: BlockQueue, now_ms: int) -> bool:
 
 
 def _front(policy: LevelPolicy, taken: Sequence[QueuedBlock], blocks: Sequence[QueuedBlock]) -> tuple[QueuedBlock, ...]:
-    """Return the first of these blocks that fit into the job."""
+    """Return the leading blocks that fit into the job."""
     ids = {block.ulid for block in taken}
     size, count = _size(taken), len(taken)
     earliest, latest = min(b.created_at_ms for b in taken), max(b.created_at_ms for b in taken)

@@ -1,16 +1,14 @@
-"""Plans jobs by level: which queued blocks of one tenant, shard and level are merged together, and in which order.
+"""Plan jobs by level: group the queued blocks of one tenant, shard and level into jobs.
 
-A queue's blocks are taken in arrival order. A job closes when it has as many blocks as its level's policy allows, when
-the next block would make it too large, or when the next block was created too far from the others. What is left over
-makes a job only when its oldest block has waited longer than the policy's age. So:
+Blocks are taken in arrival order. A job closes when it has as many blocks as the level policy allows, when the next
+block would make it too large, or when the next block was created too far from the others. Remaining blocks become a
+job when the oldest has waited longer than the policy's age. Invariants:
 
-1. Blocks of a job share tenant, shard and level, are at most ``blocks_max``, and their creation spreads at most
-   ``spread_ms``.
-2. The same blocks at the same time give the same jobs, names and order: equal arrival times are ordered by id.
+1. The blocks of a job share tenant, shard and level. There are at most ``blocks_max``, created within ``spread_ms``.
+2. Planning is deterministic: equal blocks at an equal time give equal jobs, names and order; ties are broken by id.
 3. Every block that has waited longer than the age is in a job, whether or not others arrive.
-4. A remnant is joined by remnants of other shards where the policy says so
-(``engine.lanes.profiles.plan.consolidation``); such a
-   job bears the shard of its newest source. It keeps the bounds of 1 but for the shard.
+4. If the policy allows it, remnants of other shards join a remnant (``engine.lanes.profiles.plan.consolidation``). The
+   job gets the shard of its newest source and keeps all other bounds of 1.
 """
 
 from __future__ import annotations
@@ -23,13 +21,13 @@ from engine.schedule.job_names import job_name
 
 
 def plan_jobs(queues: Iterable[BlockQueue], *, now_ms: int, count_max: int) -> list[PlannedJob]:
-    """Return up to ``count_max`` jobs: low levels first, then those that could have been merged longest."""
+    """Return up to ``count_max`` jobs: lowest level first, then longest ready first."""
     ready = (job for queue in queues for job in cut_queue(queue, now_ms=now_ms))
     return heapq.nsmallest(max(0, count_max), ready, key=_order)
 
 
 def cut_queue(queue: BlockQueue, *, now_ms: int) -> Iterator[PlannedJob]:
-    """Yield the jobs that can be made of a queue now, in arrival order; they share no block."""
+    """Yield the jobs that can be planned from a queue at ``now_ms``, in arrival order; they share no block."""
     for blocks, closed_at_ms in _cuts(queue, now_ms):
         aged_at_ms = blocks[0].arrived_at_ms + queue.policy.age_ms + 1
         ready_at_ms = aged_at_ms if closed_at_ms is None else min(closed_at_ms, aged_at_ms)
@@ -37,17 +35,17 @@ def cut_queue(queue: BlockQueue, *, now_ms: int) -> Iterator[PlannedJob]:
 
 
 def due_remnant(queue: BlockQueue, *, now_ms: int) -> tuple[QueuedBlock, ...]:
-    """Return the blocks that make a job only because of their age; none if there are none or they are young."""
+    """Return the blocks that are due only by age; empty if there are none."""
     return next((blocks for blocks, closed_at_ms in _cuts(queue, now_ms) if closed_at_ms is None), ())
 
 
 def _cuts(queue: BlockQueue, now_ms: int) -> Iterator[tuple[tuple[QueuedBlock, ...], int | None]]:
-    """Yield the blocks of each job with the arrival that closed it, None for a remnant that is old enough."""
+    """Yield the blocks of each job with the arrival that closed it, None for a remnant that is due by age."""
     policy, position = queue.policy, 0
     while position < len(queue.blocks):
         blocks, closed_at_ms = _take(queue.blocks, position, policy)
         aged_at_ms = blocks[0].arrived_at_ms + policy.age_ms + 1
-        # Of a queue that was not read to its end, the last blocks may belong with others that were not read.
+        # The last blocks of a partially read queue may belong to a job with blocks that were not read.
         if closed_at_ms is None and (not queue.is_whole or now_ms < aged_at_ms):
             return
         yield blocks, closed_at_ms
@@ -55,15 +53,15 @@ def _cuts(queue: BlockQueue, now_ms: int) -> Iterator[tuple[tuple[QueuedBlock, .
 
 
 def exceeds_a_job(policy: LevelPolicy, *, block_count: int, byte_count: int) -> bool:
-    """Tell whether the blocks of a queue exceed a job's bytes; one alone, however large, waits for its age."""
+    """Return whether the blocks exceed a job's bytes; a single block of any size waits for its age."""
     return block_count > 1 and 0 < policy.bytes_max < byte_count
 
 
 def ready_at_ms(policy: LevelPolicy, *, oldest_ms: int, filling_ms: int | None, is_heavy: bool, newest_ms: int) -> int:
-    """Return since or from when a queue is worth a look.
+    """Return the time at which a job can be planned from a queue, past or future.
 
-    ``oldest_ms`` and ``newest_ms`` are its first and last arrivals, ``filling_ms`` the arrival of the block that fills
-    a job (None: fewer blocks wait), ``is_heavy`` says that its blocks exceed a job's bytes.
+    ``oldest_ms`` and ``newest_ms`` are its first and last arrivals, ``filling_ms`` the arrival of the block that
+    completes a job (None: fewer blocks wait). ``is_heavy``: its blocks exceed a job's bytes.
     """
     ready_ms = oldest_ms + policy.age_ms + 1
     if filling_ms is not None and filling_ms < ready_ms:
@@ -74,7 +72,7 @@ def ready_at_ms(policy: LevelPolicy, *, oldest_ms: int, filling_ms: int | None, 
 
 
 def _take(blocks: Sequence[QueuedBlock], start: int, policy: LevelPolicy) -> tuple[tuple[QueuedBlock, ...], int | None]:
-    """Return the blocks of the next job and the arrival that closed it, None if the queue ran out first."""
+    """Return the blocks of the next job and the arrival that closed it, None if the queue ended first."""
     earliest = latest = blocks[start].created_at_ms
     size = 0
     for position in range(start, len(blocks)):

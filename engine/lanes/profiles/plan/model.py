@@ -1,4 +1,4 @@
-"""The nouns of level planning: queued blocks, their queues and policies, planned jobs. Times are milliseconds."""
+"""Data types of level planning: queued blocks, their queues and policies, planned jobs. Times are milliseconds."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ QueueKey = tuple[str, str, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelPolicy:
-    """When the queued blocks of a level make a job, and how large its results are. Bytes 0 mean without limit.
+    """Thresholds at which queued blocks of a level become a job, and the size of its results. 0 bytes: unlimited.
 
-    ``remnant_bytes`` switches consolidation on (``engine.lanes.profiles.plan.consolidation``): less than that in a
-    shard, when its age makes it a job, is merged with what other shards have of the tenant and is older than
+    ``remnant_bytes`` enables consolidation (``engine.lanes.profiles.plan.consolidation``): fewer bytes than that in a
+    shard, when they are due by age, are merged with the tenant's blocks in other shards that are older than
     ``remnant_age_ms``.
     """
 
@@ -32,7 +32,7 @@ class LevelPolicy:
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedBlock:
-    """A block no job owns: when it arrived (command time) and when it was created (the time in its ULID)."""
+    """A block without a job, with its arrival (command time) and its creation (the time in its ULID)."""
 
     id: int
     ulid: str
@@ -44,7 +44,7 @@ class QueuedBlock:
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePart:
-    """Blocks that a job takes from the front of one queue."""
+    """The blocks that a job takes from the front of one queue."""
 
     queue_id: int
     shard: int
@@ -54,11 +54,12 @@ class QueuePart:
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockQueue:
-    """The oldest queued blocks of one key in arrival order; ``is_whole`` says that none was left out.
+    """The oldest queued blocks of one key in arrival order; ``is_whole``: all blocks of the queue are included.
 
-    ``served_at_ms`` is when a job was last made of the queue (0: never): queues of a tenant take turns. ``remnants``
-    are whole queues of the same tenant and level in other shards, read where the policy lets them join; ``joining`` is
-    what of them joins this queue's own remnant (``engine.lanes.profiles.plan.consolidation`` decides).
+    ``served_at_ms`` is the time at which a job was last planned from the queue (0: never); the queues of a tenant are
+    served in rotation. ``remnants`` are whole queues of the same tenant and level in other shards, read if the policy
+    allows consolidation; ``joining`` holds the blocks of them that are merged with this queue's remnant
+    (``engine.lanes.profiles.plan.consolidation`` decides).
     """
 
     id: int
@@ -80,10 +81,10 @@ class BlockQueue:
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedJob:
-    """A job to be: its sources in merge order and since when they could have been merged.
+    """A planned job: its sources in merge order and the time since which they could be merged.
 
-    ``parts`` says of a consolidation which queues, in several shards, its sources come from; it is empty where all come
-    from the job's own queue. ``shard`` is that of its results.
+    ``parts`` lists the queues of a consolidation's sources; it is empty if all sources are from the job's own queue.
+    ``shard`` is the shard of the results.
     """
 
     name: str
@@ -103,11 +104,11 @@ class PlannedJob:
         return len(self.blocks)
 
     def taken(self) -> tuple[QueuePart, ...]:
-        """Return what the job takes from each queue."""
+        """Return the blocks that the job takes from each queue."""
         return self.parts or (QueuePart(queue_id=self.queue_id, shard=self.shard, blocks=self.blocks),)
 
     def source_shards(self) -> dict[str, int]:
-        """Return the shards of those sources, by id, that are not in the shard of the results."""
+        """Return shards by source id, for the sources outside the shard of the results."""
         return {block.ulid: part.shard for part in self.parts if part.shard != self.shard for block in part.blocks}
 
     def to_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which numbers the policy of a level consists of, and between which values an operator may set them."""
+"""The fields of a level policy and their allowed ranges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """Bounds of one number, and what it says in words; ``is_optional``: 0 switches it off."""
+    """Range (inclusive) and label of a field; ``is_optional``: 0 disables it."""
 
     low: int
     high: int
@@ -23,24 +23,24 @@ class PolicyRule:
 
 
 POLICY_RULES: Mapping[str, PolicyRule] = {
-    "blocks_max": PolicyRule(1, 1000, "blocks of a job at most"),
-    "age_seconds": PolicyRule(1, 30 * DAY_SECONDS, "age at which fewer blocks are merged too"),
-    "spread_seconds": PolicyRule(1, 30 * DAY_SECONDS, "creation times of a job's blocks lie within"),
-    "bytes_max": PolicyRule(MIB, BYTES_MAX, "source bytes of a job at most; 0: any", is_optional=True),
-    "result_bytes_max": PolicyRule(MIB, BYTES_MAX, "bytes of a result block at most; 0: any", is_optional=True),
+    "blocks_max": PolicyRule(1, 1000, "maximum blocks of a job"),
+    "age_seconds": PolicyRule(1, 30 * DAY_SECONDS, "age at which an incomplete job is planned"),
+    "spread_seconds": PolicyRule(1, 30 * DAY_SECONDS, "maximum spread of the creation times of a job's blocks"),
+    "bytes_max": PolicyRule(MIB, BYTES_MAX, "maximum source bytes of a job; 0: unlimited", is_optional=True),
+    "result_bytes_max": PolicyRule(MIB, BYTES_MAX, "maximum bytes of a result block; 0: unlimited", is_optional=True),
     "remnant_bytes": PolicyRule(
-        MIB, BYTES_MAX, "fewer bytes than this in a shard are merged with those of other shards; 0: never", True
+        MIB, BYTES_MAX, "bytes below which a shard's remnant is merged with those of other shards; 0: never", True
     ),
-    "remnant_age_seconds": PolicyRule(0, 30 * DAY_SECONDS, "age from which another shard's blocks may join"),
+    "remnant_age_seconds": PolicyRule(0, 30 * DAY_SECONDS, "minimum age of blocks of other shards that join"),
 }
 
 
 def check_policy(values: Mapping[str, int]) -> None:
-    """Raise PolicyRefused unless these are all numbers of a policy that can be kept."""
+    """Raise PolicyRefused unless the values are complete, in range and consistent."""
     if unknown := set(values) - set(POLICY_RULES):
-        raise PolicyRefused(f"a policy has no {min(unknown)!r}: it has {', '.join(POLICY_RULES)}")
+        raise PolicyRefused(f"unknown policy field {min(unknown)!r}: expected {', '.join(POLICY_RULES)}")
     if missing := set(POLICY_RULES) - set(values):
-        raise PolicyRefused(f"a policy needs {', '.join(sorted(missing))}")
+        raise PolicyRefused(f"missing policy fields: {', '.join(sorted(missing))}")
     for name, value in values.items():
         rule = POLICY_RULES[name]
         if not (rule.low <= value <= rule.high or (rule.is_optional and value == 0)):

@@ -1,12 +1,12 @@
-"""Decides which data is older than its tenant keeps it. Pure; the unit is what one tenant has in one part of the index.
+"""Decide which data is past the retention of its tenant. No I/O.
 
-A slice is the data of one tenant in one partition and shard. It goes when both hold for the moment ``now - keep``:
+The unit is a slice: the data of one tenant in one partition and shard. It is dropped if both hold for the moment
+``now - retention``:
 
-1. its newest data is older, strictly;
-2. its partition, and the grace after its end, were over by then: late data may come into a partition until that.
+1. its newest data is strictly older;
+2. its partition and the grace period after its end are over; late data may arrive until then.
 
-Nothing is concluded from one slice about another: each goes by its own partition and its own newest data. A tenant on
-hold, or one that keeps data for ever, loses nothing.
+Slices are judged independently. A tenant on hold or with unlimited retention loses nothing.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ DAY_MS = 24 * 3600 * 1000
 KEEP_DEFAULT_MS = 31 * DAY_MS
 GRACE_MS = 6 * 3600 * 1000
 SLICES_PER_RUN = 32
-"""A wrong clock or rule is noticed before more than so many parts of the index are gone."""
+"""Maximum slices dropped per run; bounds the damage of a wrong clock or rule before it is noticed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPolicy:
-    """How long data is kept after its end, per tenant or by default; 0 keeps it for ever. ``held`` tenants too."""
+    """Retention after the end of data, by tenant or by default; 0 is unlimited. ``held`` tenants keep all data."""
 
     default_ms: int = KEEP_DEFAULT_MS
     tenants: Mapping[str, int] = field(default_factory=dict)
@@ -31,19 +31,19 @@ class RetentionPolicy:
     grace_ms: int = GRACE_MS
 
     def marker_ms(self, tenant: str, now_ms: int) -> int | None:
-        """Return the moment before which the tenant's data is too old; None: never."""
+        """Return the time before which the tenant's data is past retention; None: never."""
         keep_ms = self.tenants.get(tenant, self.default_ms)
         return None if keep_ms == 0 or tenant in self.held else now_ms - keep_ms
 
     def newest_marker_ms(self, now_ms: int) -> int | None:
-        """Return the newest marker that any tenant can have: no younger slice needs a look."""
+        """Return the newest marker of any tenant: newer slices need no check."""
         kept = [keep_ms for keep_ms in (self.default_ms, *self.tenants.values()) if keep_ms > 0]
         return now_ms - min(kept) if kept else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionSlice:
-    """A tenant's live data in one partition and shard; ``in_segments`` says that other tenants share its objects."""
+    """A tenant's live data in one partition and shard; ``in_segments``: other tenants share its objects."""
 
     partition_start_ms: int
     partition_ms: int
@@ -59,14 +59,14 @@ class RetentionSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPlan:
-    """The slices that go now, the oldest first, and how many more are due but above the cap of one run."""
+    """The slices to drop, oldest first, and the number of due slices above the cap of one run."""
 
     expired: tuple[RetentionSlice, ...]
     left_for_later: int = 0
 
 
 def is_expired(part: RetentionSlice, policy: RetentionPolicy, *, now_ms: int) -> bool:
-    """Say whether all of a slice is older than its tenant keeps data."""
+    """Return whether a slice is completely past the retention of its tenant."""
     marker_ms = policy.marker_ms(part.tenant, now_ms)
     if marker_ms is None:
         return False
@@ -77,6 +77,6 @@ def is_expired(part: RetentionSlice, policy: RetentionPolicy, *, now_ms: int) ->
 def plan_retention(
     slices: Iterable[RetentionSlice], policy: RetentionPolicy, *, now_ms: int, count_max: int = SLICES_PER_RUN
 ) -> RetentionPlan:
-    """Return what goes in this run. The order of ``slices`` does not matter."""
+    """Return the slices to drop in this run; independent of the order of ``slices``."""
     expired = sorted((part for part in slices if is_expired(part, policy, now_ms=now_ms)), key=RetentionSlice.order)
     return RetentionPlan(expired=tuple(expired[:count_max]), left_for_later=max(0, len(expired) - count_max))

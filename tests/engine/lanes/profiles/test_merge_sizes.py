@@ -149,7 +149,7 @@ def test_sources_of_several_shards_become_one_block_of_the_jobs_shard(
 
 def test_a_source_of_another_shard_than_specified_is_refused(store: ObjectStore, scratch: Scratch) -> None:
     sources = remnants(store)
-    with pytest.raises(MergeRefused, match="says shard 8"):
+    with pytest.raises(MergeRefused, match="expects shard 8"):
         run(merge_spec(sources, tenant="acme", shard=8, level=1), store, scratch=scratch)
 
 

@@ -295,7 +295,7 @@ def test_what_left_a_parked_job_meanwhile_stops_no_other(service: Service, store
     Block.objects.filter(owner_job=emptied).update(state="final", owner_job=None)
     outcome = isolate(store=store)
     assert outcome.split == [other.name]
-    assert outcome.waiting == [(emptied.name, "it has no blocks left: give its blocks back to end it")]
+    assert outcome.waiting == [(emptied.name, "it has no blocks left: return its blocks to their queues to end it")]
     give_blocks_back(JobFilter(names=(emptied.name,)), order=Order(actor="operator"))
     emptied.refresh_from_db()
     assert emptied.state == JobState.DISSOLVED

@@ -21,7 +21,7 @@ from engine.lanes.tables.plan.model import (
 )
 from engine.lanes.tables.plan.policy import MB, QueueLimits, TimelinePolicy
 from engine.lanes.tables.plan.snapshots import CycleSnapshot, SourceSnapshot
-from engine.simulation.memory_timeline import MemoryTimeline, StaleToken
+from engine.simulation.memory.timeline import MemoryTimeline, StaleToken
 from tests.engine.lanes.tables.plan.worlds import (
     NOW_MS,
     day,

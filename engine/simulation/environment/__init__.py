@@ -1,0 +1,1 @@
+"""The simulated environment: virtual time, workers, writers, operators and faults."""
