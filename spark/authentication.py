@@ -1,7 +1,7 @@
-"""How a node and a Spark cluster prove themselves to each other, and what is refused without it.
+"""Authentication between a node and a Spark cluster, and the configurations that are rejected without it.
 
-Whoever can speak to a driver or an executor without proving itself can run programs there, with the store's
-credentials. So a standalone master needs a secret that all its processes share; YARN and Kubernetes pass a secret that
+A client that reaches a driver or an executor without authentication can run programs there, with the credentials of the
+store. So a standalone master needs a secret that all its processes share; YARN and Kubernetes pass a secret that
 Spark makes for each application; Spark Connect needs TLS and a token (docs/how-to/production.md).
 """
 
@@ -25,7 +25,7 @@ INSECURE = "or allow a cluster without authentication with ALLOW_INSECURE_SPARK=
 ENCRYPTION = {
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
-    # Otherwise a peer may ask for the older protocol, whose encryption is weaker.
+    # Without this, a peer may select the older protocol with weaker encryption.
     "spark.network.crypto.saslFallback": "false",
 }
 
@@ -85,14 +85,14 @@ def _read_secret(name: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise BadSparkSetting(f"SPARK_SECRET_FILE={name!r} cannot be read: {error}") from error
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise BadSparkSetting(f"SPARK_SECRET_FILE={name!r} is open to other users: chmod 600 {name}")
+        raise BadSparkSetting(f"SPARK_SECRET_FILE={name!r} is accessible to other users: chmod 600 {name}")
     if len(secret) < SECRET_CHARACTERS_MIN:
         raise BadSparkSetting(
-            f"SPARK_SECRET_FILE={name!r} has {len(secret)} characters, at least {SECRET_CHARACTERS_MIN} are needed: "
-            "openssl rand -hex 32 makes some"
+            f"SPARK_SECRET_FILE={name!r} has {len(secret)} characters, at least {SECRET_CHARACTERS_MIN} are required: "
+            "create one with openssl rand -hex 32"
         )
     if any(character.isspace() for character in secret):
-        raise BadSparkSetting(f"SPARK_SECRET_FILE={name!r} has to contain one secret, without white space within it")
+        raise BadSparkSetting(f"SPARK_SECRET_FILE={name!r} must contain one secret without white space")
     return secret
 
 
@@ -106,6 +106,6 @@ def _check_connect(remote: str) -> None:
     ]
     if missing:
         raise BadSparkSetting(
-            f"SPARK_REMOTE=sc://{parts.hostname} has not {' and '.join(missing)}: use "
+            f"SPARK_REMOTE=sc://{parts.hostname} lacks {' and '.join(missing)}: use "
             f"sc://host:port/;use_ssl=true;token=… and a server that checks both, {INSECURE}"
         )

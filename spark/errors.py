@@ -1,4 +1,4 @@
-"""Every error that running merges on Spark raises."""
+"""Errors of merges and queries on Spark."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from engine.core.errors import LithifyError
 
 
 class BadSparkSetting(LithifyError):
-    """A setting of the Spark session cannot be used; the message says which and what to set instead."""
+    """A setting of the Spark session is invalid; the message names it and a valid value."""
 
     code = "bad_spark_setting"
 
 
 class ExecutorsDiffer(LithifyError):
-    """The executors do not run what this node runs: ``differences`` has one sentence each.
+    """The executors do not run the same build as this node: ``differences`` has one sentence each.
 
     Pack this node's environment again (``./dev pack``) and set SPARK_ARCHIVE to it.
     """
@@ -28,24 +28,24 @@ class ExecutorsDiffer(LithifyError):
 
 
 class SparkJobFailed(LithifyError):
-    """Spark gave up on a job as a whole: an executor was lost or its Python died."""
+    """Spark aborted a whole Spark job: an executor was lost or its Python process died."""
 
     code = "spark_job_failed"
     retryable = True
 
 
 class MergeInterrupted(LithifyError):
-    """Nobody wants the job any more, so it was stopped."""
+    """The job was cancelled and its merge stopped."""
 
     code = "merge_interrupted"
     retryable = True
 
 
 class UnitFailed(LithifyError):
-    """An executor could not merge a dataset, for a reason with no class of its own here.
+    """An executor could not merge a dataset, because of an error that is not of the engine.
 
-    ``error_class`` is the name of the class over there, ``object_name``, ``section`` and ``offset`` the place if it has
-    one.
+    ``error_class`` is the class of the error on the executor; ``object_name``, ``section`` and ``offset`` are its place
+    where known.
     """
 
     code = "unit_failed"
@@ -65,31 +65,31 @@ class UnitFailed(LithifyError):
 
 
 class BadSourceOption(LithifyError):
-    """An option of the data source makes no sense; the message says which and what is expected."""
+    """An option of the data source is invalid; the message names it and the expected value."""
 
     code = "bad_source_option"
 
 
-class LookRefused(LithifyError):
-    """The service will not tell where the data is: the credential, the tenant, or the question is at fault."""
+class IndexQueryRefused(LithifyError):
+    """The service rejects the query of the index: the credential, the tenant or the query is invalid."""
 
-    code = "look_refused"
+    code = "index_query_refused"
 
 
-class LookFailed(LithifyError):
-    """The service gave no usable answer."""
+class IndexQueryFailed(LithifyError):
+    """The service gave no valid response to the query of the index."""
 
-    code = "look_failed"
+    code = "index_query_failed"
     retryable = True
 
 
 class SourceGone(LithifyError):
-    """An object that the look at the index named is not in the store: nothing is answered."""
+    """An object of the index snapshot is not in the store; the query fails."""
 
     code = "source_gone"
 
 
 class SourceDamaged(LithifyError):
-    """A dataset cannot be read: nothing is answered, unless ``on_damage`` says otherwise."""
+    """A dataset is damaged; the query fails unless the option ``on_damage`` is ``skip``."""
 
     code = "source_damaged"

@@ -1,7 +1,7 @@
-"""Reads the index for a Spark job, over HTTP, on the driver: pages that all show one command index.
+"""Queries the index for a Spark job, over HTTP, on the driver: all pages are of one command index.
 
-Reading changes nothing, so that temporary errors are retried. If the service says that the index moved between two
-pages (409), reading begins again with the first page.
+The query is read-only, so temporary errors are retried. If the index changed between two pages (409), the query starts
+again with the first page.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import httpx
 from engine.protocol.errors import InvalidMessage
 from engine.query.block_query import Look, join_pages, look_from_json, query_to_json
 from engine.query.model import Question
-from spark.errors import LookFailed, LookRefused
+from spark.errors import IndexQueryFailed, IndexQueryRefused
 
 QUERY_PATH = "/api/v1/blocks/query"
-ANSWER_SECONDS_MAX = 120.0
+RESPONSE_SECONDS_MAX = 120.0
 CONNECT_SECONDS_MAX = 5.0
 ATTEMPTS_MAX = 4
 FIRST_DELAY_SECONDS = 0.25
-ANSWER_BYTES_MAX = 1 << 30
-"""Of one page. A dataset takes about half a kilobyte."""
+RESPONSE_BYTES_MAX = 1 << 30
+"""Limit of one page. A dataset takes about half a kilobyte."""
 PAGES_MAX = 100
-"""Five million datasets."""
+"""Limit of the pages of a query: five million datasets."""
 STARTS_MAX = 5
 INDEX_MOVED = 409
 
 
-def look(
+def query_index(
     url: str,
     credential: str,
     tenant: str,
@@ -40,16 +40,16 @@ def look(
     pause: Callable[[float], object] | None = None,
     transport: httpx.BaseTransport | None = None,
 ) -> Look:
-    """Ask the service which blocks a question is about; ``pause`` waits between attempts.
+    """Return the blocks that a question covers; ``pause`` waits between attempts.
 
-    Raises LookRefused if the service refuses, knows no such tenant or has more than PAGES_MAX pages, and LookFailed if
-    there is no usable answer, or if blocks were removed between pages STARTS_MAX times.
+    Raises IndexQueryRefused if the service rejects the query, has no such tenant or has more than PAGES_MAX pages, and
+    IndexQueryFailed if there is no valid response, or if blocks were removed between pages STARTS_MAX times.
     """
     pause = pause or threading.Event().wait
     with httpx.Client(
         base_url=url.rstrip("/"),
         headers={"Authorization": f"Bearer {credential}"},
-        timeout=httpx.Timeout(ANSWER_SECONDS_MAX, connect=CONNECT_SECONDS_MAX),
+        timeout=httpx.Timeout(RESPONSE_SECONDS_MAX, connect=CONNECT_SECONDS_MAX),
         transport=transport,
     ) as http:
         for start in range(STARTS_MAX):
@@ -58,18 +58,18 @@ def look(
                 break
             except _IndexMoved as error:
                 if start == STARTS_MAX - 1:
-                    raise LookFailed(
-                        f"{url}: blocks were removed while the index was read, {STARTS_MAX} times: ask again, or for "
-                        f"less time ({error})"
+                    raise IndexQueryFailed(
+                        f"{url}: blocks were removed while the index was read, {STARTS_MAX} times: repeat the "
+                        f"query, or query a shorter time range ({error})"
                     ) from error
                 pause(FIRST_DELAY_SECONDS * 2**start)
     if found.unknown_tenants:
-        raise LookRefused(f"{url}: there never was any data of tenant {found.unknown_tenants[0]!r}")
+        raise IndexQueryRefused(f"{url}: no data was ever stored for tenant {found.unknown_tenants[0]!r}")
     return found
 
 
-class _Unusable(LookFailed):
-    """The answer is not one of this service's: another attempt would read the same."""
+class _Unusable(IndexQueryFailed):
+    """The response has an unknown format; retries would not help."""
 
 
 class _IndexMoved(Exception):
@@ -84,7 +84,7 @@ def _pages(http: httpx.Client, tenant: str, question: Question, pause: Callable[
         if not page.cursor:
             return
         cursor = page.cursor
-    raise LookRefused(f"{http.base_url}: more than {PAGES_MAX} pages of blocks: ask for less time")
+    raise IndexQueryRefused(f"{http.base_url}: more than {PAGES_MAX} pages of blocks: query a shorter time range")
 
 
 def _page(http: httpx.Client, tenant: str, question: Question, cursor: str, pause: Callable[[float], object]) -> Look:
@@ -93,43 +93,45 @@ def _page(http: httpx.Client, tenant: str, question: Question, cursor: str, paus
             return _read_page(http, tenant, question, cursor)
         except _Unusable:
             raise
-        except LookFailed:
+        except IndexQueryFailed:
             pause(FIRST_DELAY_SECONDS * 2**attempt)
     return _read_page(http, tenant, question, cursor)
 
 
 def _read_page(http: httpx.Client, tenant: str, question: Question, cursor: str) -> Look:
-    answer = _ask(http, query_to_json(tenant, question, cursor))
+    response = _send(http, query_to_json(tenant, question, cursor))
     try:
-        return look_from_json(answer, question)
+        return look_from_json(response, question)
     except InvalidMessage as error:
-        raise _Unusable(f"{http.base_url}: the answer is not one of this service's: {error}") from error
+        raise _Unusable(f"{http.base_url}: the response has an unknown format: {error}") from error
 
 
-def _ask(http: httpx.Client, body: dict[str, Any]) -> Any:
+def _send(http: httpx.Client, body: dict[str, Any]) -> Any:
     try:
-        with http.stream("POST", QUERY_PATH, json=body) as answer:
-            content = _bounded_content(answer)
+        with http.stream("POST", QUERY_PATH, json=body) as response:
+            content = _bounded_content(response)
     except httpx.HTTPError as error:
-        raise LookFailed(f"{http.base_url}: {type(error).__name__} {error}".rstrip()) from error
+        raise IndexQueryFailed(f"{http.base_url}: {type(error).__name__} {error}".rstrip()) from error
     except httpx.InvalidURL as error:
-        raise LookRefused(f"{http.base_url}: {error}") from error
-    if answer.status_code == INDEX_MOVED:
+        raise IndexQueryRefused(f"{http.base_url}: {error}") from error
+    if response.status_code == INDEX_MOVED:
         raise _IndexMoved(content[:500].decode(errors="replace"))
-    if not answer.is_success:
-        said = f"{answer.request.url}: {answer.status_code} {content[:500].decode(errors='replace')}"
-        refused = 400 <= answer.status_code < 500 and answer.status_code != 429
-        raise LookRefused(said) if refused else LookFailed(said)
+    if not response.is_success:
+        message = f"{response.request.url}: {response.status_code} {content[:500].decode(errors='replace')}"
+        refused = 400 <= response.status_code < 500 and response.status_code != 429
+        raise IndexQueryRefused(message) if refused else IndexQueryFailed(message)
     try:
         return json.loads(content)
     except ValueError as error:
-        raise LookFailed(f"{answer.request.url}: the answer is no JSON: {error}") from error
+        raise IndexQueryFailed(f"{response.request.url}: the response is not JSON: {error}") from error
 
 
-def _bounded_content(answer: httpx.Response) -> bytes:
+def _bounded_content(response: httpx.Response) -> bytes:
     content = bytearray()
-    for chunk in answer.iter_bytes():
+    for chunk in response.iter_bytes():
         content += chunk
-        if len(content) > ANSWER_BYTES_MAX:
-            raise LookRefused(f"{answer.request.url}: more than {ANSWER_BYTES_MAX} bytes of blocks: ask for less time")
+        if len(content) > RESPONSE_BYTES_MAX:
+            raise IndexQueryRefused(
+                f"{response.request.url}: more than {RESPONSE_BYTES_MAX} bytes of blocks: query a shorter time range"
+            )
     return bytes(content)

@@ -1,6 +1,6 @@
-"""What executors answer: one row per merged part of a unit, or one row with the error that stopped the unit.
+"""Result rows of executors: one row per merged part of a unit, or one row with the error of the unit.
 
-Sections come back inside the row while they are small; larger ones are written by the executor as scratch objects
+Small sections are in the row; larger ones are written by the executor as scratch objects
 ``scratch/<job>/<fence>/<unit>-<section>``, which the driver streams into the result block and deletes.
 """
 
@@ -18,8 +18,8 @@ from engine.formats.profile_block.model import IndexedSeries
 from engine.lanes.profiles.jobs import ProfileMergeSpec
 from engine.storage import ObjectStore
 from spark.errors import SparkJobFailed
-from spark.orders import Unit
 from spark.remote_errors import error_from_bytes, error_to_bytes
+from spark.work_items import Unit
 
 RESULT_DDL = (
     "job string, output int, dataset int, part int, parts int, about binary, error binary, "
@@ -39,12 +39,12 @@ SCHEMA = pa.schema(
 )
 COUNTS = ("row_count", "rows_read", "rows_dropped", "sample_count", "min_time_ns", "max_time_ns", "bytes_read")
 CHUNK_BYTES = 8 << 20
-"""How much of a scratch object is read at once."""
+"""Bytes per read of a scratch object."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectSection:
-    """A finished section in a scratch object; ``close`` deletes it. It stands in for ``SectionData``."""
+    """A section in a scratch object; ``close`` deletes it. Implements ``SectionData``."""
 
     store: ObjectStore
     key: str
@@ -56,19 +56,19 @@ class ObjectSection:
             yield self.store.get_range(self.key, start, min(CHUNK_BYTES, self.size - start))
 
     def close(self) -> None:
-        """Delete the object; doing it twice is harmless."""
+        """Delete the object; idempotent."""
         self.store.delete(self.key)
 
 
 def scratch_prefix(spec: ProfileMergeSpec) -> str:
-    """Return the folder of a job's scratch objects: of this assignment only, so that two never share one."""
+    """Return the key prefix of the scratch objects of one assignment of a job; no two assignments share one."""
     return f"scratch/{spec.job}/{'none' if spec.fence is None else spec.fence}/"
 
 
 def merged_row(
     unit: Unit, part: int, parts: int, merged: MergedDataset, *, store: ObjectStore, prefix: str, inline_bytes: int
 ) -> pa.RecordBatch:
-    """Answer with part ``part`` of ``parts``; sections of more than ``inline_bytes`` in all go to the store."""
+    """Return the row of part ``part`` of ``parts``; sections of more than ``inline_bytes`` in all go to the store."""
     keys = None
     if merged.size > inline_bytes:
         keys = [f"{prefix}{unit.output}-{unit.dataset}-{part}-{name}" for name in SECTION_NAMES]
@@ -85,20 +85,20 @@ def merged_row(
 
 
 def error_row(unit: Unit, error: Exception) -> pa.RecordBatch:
-    """Answer with why there is no result."""
+    """Return the row of a failed unit."""
     return _row(unit, 0, 0, None, error_to_bytes(error), [None] * len(SECTION_NAMES))
 
 
 def empty_row(unit: Unit) -> pa.RecordBatch:
-    """Answer that the dataset came to nothing."""
+    """Return the row of a unit whose merged dataset is empty."""
     return _row(unit, 0, 0, None, None, [None] * len(SECTION_NAMES))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """The answers of one job: merged parts by (output, dataset), or the error of its first failing unit.
+    """The results of one job: merged parts by (output, dataset), or the error of its first failing unit.
 
-    ``part_counts`` is how many parts each (output, dataset) was said to have.
+    ``part_counts`` is the expected number of parts of each (output, dataset).
     """
 
     parts: dict[tuple[int, int], list[MergedDataset]] = field(default_factory=dict)
@@ -106,14 +106,14 @@ class Answers:
     error: Exception | None = None
 
     def close(self) -> None:
-        """Give back scratch objects."""
+        """Delete the scratch objects."""
         for parts in self.parts.values():
             for merged in parts:
                 merged.close()
 
 
 def answers_by_job(table: pa.Table, store: ObjectStore) -> dict[str, Answers]:
-    """Sort the rows of all tasks, which come in any order and never twice."""
+    """Group the rows of all tasks by job; they arrive in any order, without duplicates."""
     rows = sorted(table.to_pylist(), key=lambda row: (row["output"], row["dataset"], row["part"]))
     jobs: dict[str, Answers] = {}
     for row in rows:
@@ -139,7 +139,7 @@ def _merged(row: dict[str, Any], store: ObjectStore) -> MergedDataset:
         sections = [InlineSection(row[name]) for name in SECTION_NAMES]
     return MergedDataset(
         sections=(sections[0], sections[1], sections[2]),
-        series=tuple(_series_from_json(told) for told in about["series"]),
+        series=tuple(_series_from_json(fields) for fields in about["series"]),
         **dict(zip(COUNTS, about["counts"], strict=True)),
     )
 
@@ -160,19 +160,19 @@ def _write(store: ObjectStore, key: str, section: SectionData) -> None:
 
 
 def _series_to_json(series: IndexedSeries) -> list[Any]:
-    # Latin-1 gives every byte a character, so that labels that are not UTF-8 come back as they were.
+    # Latin-1 maps every byte to a character, so that labels that are not UTF-8 are preserved.
     labels = [[name.decode("latin-1"), value.decode("latin-1")] for name, value in series.labels]
     return [series.fingerprint, labels, series.min_time_ns, series.max_time_ns, series.position]
 
 
-def _series_from_json(told: list[Any]) -> IndexedSeries:
-    fingerprint, labels, min_time_ns, max_time_ns, position = told
+def _series_from_json(fields: list[Any]) -> IndexedSeries:
+    fingerprint, labels, min_time_ns, max_time_ns, position = fields
     encoded = tuple((name.encode("latin-1"), value.encode("latin-1")) for name, value in labels)
     return IndexedSeries(fingerprint, encoded, min_time_ns, max_time_ns, position)
 
 
 def check_complete(answers: Answers, expected: Sequence[tuple[int, int]]) -> None:
-    """Refuse answers that lack a unit or part: a frame that lost rows must not become a smaller block."""
+    """Raise SparkJobFailed if a unit or part is missing: lost rows must not make a smaller block."""
     missing = [unit for unit in expected if len(answers.parts.get(unit, ())) != answers.part_counts.get(unit, -1)]
     if missing:
-        raise SparkJobFailed(f"no answer came for dataset {missing[0][1]} of output {missing[0][0]}")
+        raise SparkJobFailed(f"no result was returned for dataset {missing[0][1]} of output {missing[0][0]}")

@@ -1,10 +1,10 @@
-"""Packs what Spark's executors on other machines need into one archive (``./dev pack``, ``python -m spark.pack``).
+"""Packs the environment of remote Spark executors into one archive (``./dev pack``, ``python -m spark.pack``).
 
 The archive holds ``site-packages/`` (our code with its compiled kernels, and the libraries the merges import) and
 ``bin/python``, a launcher that starts the executor machine's own Python of the same version with them. Spark ships the
-archive to each executor and unpacks it there. PySpark itself is not in it: it belongs to the executor's Spark.
+archive to each executor and unpacks it there. PySpark is not in it, because it is part of the Spark of the executor.
 
-Two packs of the same environment are the same bytes.
+The bytes are reproducible: the same environment gives the same archive.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ LIBRARIES = (
     *("boto3", "datasketches", "google-crc32c", "httpx", "numpy", "pandas", "protobuf", "pyarrow", "xxhash"),
     "zstandard",
 )
-"""What the engine and PySpark's Arrow functions import on an executor, and the data source on a driver that runs from
-the archive; what these require comes along."""
+"""Libraries that the engine and the Arrow functions of PySpark import on an executor, and the data source on a driver
+that runs from the archive. Their requirements are added."""
 LEFT_OUT_FOLDERS = frozenset({"__pycache__", "tests", "test", "include", "proto_src"})
 LEFT_OUT_SUFFIXES = frozenset({".a", ".c", ".h", ".hpp", ".pyc", ".pxd", ".pxi", ".pyx", ".pyi"})
 LEFT_OUT_DATA = re.compile(r"^botocore/data/(?!s3/|sts/|sso|[^/]+$)")
-"""The descriptions of Amazon's other services: large, and no merge uses them."""
+"""Data files of AWS services that no merge uses; they are large."""
 COMPRESSION_LEVEL = 1
-"""The archive is made once and unpacked on every executor: quick both ways matters more than small."""
+"""Lowest level: the archive is unpacked on every executor, and speed matters more than size."""
 
 LAUNCHER = """#!/bin/sh
 # Starts this machine's Python {python} with the packages beside this file, after those of Spark itself.
@@ -53,7 +53,7 @@ exec "$python" "$@"
 
 
 def pack(target: Path) -> Path:
-    """Write the archive to ``target`` (by rename: a half archive never has the name) and return the path."""
+    """Write the archive to ``target`` (by rename, so that it is never partial) and return the path."""
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f".{target.name}.{os.getpid()}")
     try:
@@ -72,13 +72,13 @@ def pack(target: Path) -> Path:
 
 
 def default_name() -> str:
-    """Return the archive's file name: it tells release, Python and platform apart."""
+    """Return the file name of the archive, with release, Python version and platform."""
     python = f"py{sys.version_info.major}{sys.version_info.minor}"
     return f"lithify-{VERSION}-{python}-{sysconfig.get_platform()}.tar.gz"
 
 
 def distributions() -> list[str]:
-    """Return the names of LIBRARIES and of all they require, as far as it is installed here."""
+    """Return the names of LIBRARIES and of their installed requirements, recursively."""
     found: set[str] = set()
     waiting = list(LIBRARIES)
     while waiting:
@@ -90,7 +90,7 @@ def distributions() -> list[str]:
         except importlib.metadata.PackageNotFoundError:
             if name in map(_canonical, LIBRARIES):
                 raise
-            continue  # Required on other platforms only.
+            continue  # required on other platforms only
         found.add(name)
         waiting += [
             re.split(r"[^A-Za-z0-9._-]", text, maxsplit=1)[0] for text in requirements if "extra ==" not in text
@@ -143,7 +143,7 @@ def _add(archive: tarfile.TarFile, name: str, data: bytes, mode: int) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Pack, and say what to do with the result."""
+    """Write the archive and print how to use it."""
     parser = argparse.ArgumentParser(prog="python -m spark.pack", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("file", nargs="?", type=Path, default=Path("dist") / default_name())
     target = pack(parser.parse_args(arguments).file)

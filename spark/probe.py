@@ -1,7 +1,7 @@
-"""Proves, on the executors themselves, that they run what this node runs and that it computes rightly there.
+"""Known-answer test of executors: they must run the same build as this node and compute the same results.
 
-Answers are compared with those of this process: the same versions, the same kernels, the same bytes. A session that
-fails takes no work, because a fleet of unequal builds would write blocks that differ by who merged them.
+Answers of executors are compared with those of this process: versions, kernels and bytes. A session that fails the test
+accepts no work, because nodes with different builds would write different blocks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import importlib
 import importlib.metadata
 import platform
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,9 +19,9 @@ from pyspark.sql import SparkSession
 
 from engine.core.version import VERSION
 from spark.errors import ExecutorsDiffer
-from spark.frames import run_orders
+from spark.frames import run_work_items
 
-KERNEL_DOORS = (
+KERNEL_MODULES = (
     *("formats.profile_block.series.series_index", "formats.profile_block.symbols.symbols", "formats.pprof.pprof"),
     *("formats.prometheus.index.postings_lists", "formats.prometheus.index.series_entries"),
     *("formats.prometheus.index.symbol_merge", "formats.prometheus.index.symbol_positions"),
@@ -28,10 +29,10 @@ KERNEL_DOORS = (
     *("lanes.profiles.merge.dataset_merge", "lanes.tsdb.merge.series_hashes", "lanes.tsdb.merge.series_merge"),
     *("lanes.tables.merge.row_hashes", "lanes.tables.merge.row_order"),
 )
-"""Modules of the engine that choose between the twin and the compiled code."""
+"""Modules of the engine that select the compiled kernel or its reference implementation."""
 PACKAGES = ("pyarrow", "numpy", "zstandard", "google.protobuf")
 DISTRIBUTIONS = ("datasketches",)
-"""Packages that do not say their version themselves."""
+"""Packages without ``__version__``."""
 CRC32C_OF_DIGITS = 0xE3069283
 """The published check value: CRC-32C of the ASCII digits 1 to 9."""
 PROBE_BUDGET_BYTES = 64 << 20
@@ -41,14 +42,14 @@ RESULT_DDL = "name string, answer string"
 
 
 def probe(spark: SparkSession, tasks: int = DEFAULT_TASKS) -> dict[str, str]:
-    """Run the known answers in ``tasks`` tasks and return them; ExecutorsDiffer names every unequal one."""
+    """Run the known-answer test in ``tasks`` tasks and return the answers; ExecutorsDiffer names each difference."""
     expected = known_answers()
-    _check_truths(expected)
-    orders = pa.table({"task": pa.array(range(tasks), pa.int32())})
-    answers = run_orders(spark, orders, answer_on_executor, RESULT_DDL)
+    _check_expected_values(expected)
+    work_items = pa.table({"task": pa.array(range(tasks), pa.int32())})
+    answers = run_work_items(spark, work_items, answer_on_executor, RESULT_DDL)
     found = list(zip(answers["name"].to_pylist(), answers["answer"].to_pylist(), strict=True))
     if len(found) != tasks * len(expected):
-        raise ExecutorsDiffer((f"{tasks} tasks gave {len(found)} answers, not {tasks * len(expected)}",))
+        raise ExecutorsDiffer((f"{tasks} tasks returned {len(found)} answers, not {tasks * len(expected)}",))
     differences = {
         f"{name} is {answer!r} on an executor and {expected.get(name)!r} here"
         for name, answer in found
@@ -60,7 +61,7 @@ def probe(spark: SparkSession, tasks: int = DEFAULT_TASKS) -> dict[str, str]:
 
 
 def answer_on_executor(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Answer once per row."""
+    """Return the known answers once per row, on an executor."""
     for batch in batches:
         for _ in range(batch.num_rows):
             answers = known_answers()
@@ -70,13 +71,13 @@ def answer_on_executor(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
 
 
 def known_answers() -> dict[str, str]:
-    """Compute what must be equal on every machine of a fleet; an answer that cannot be had is its error."""
-    questions = {
+    """Return the answers that must be equal on every machine; a failed question is answered by its error."""
+    questions: dict[str, Callable[[], str]] = {
         "lithify": lambda: VERSION,
         "python": lambda: ".".join(platform.python_version_tuple()[:2]),
-        **{package: lambda package=package: _version(package) for package in PACKAGES},
-        **{name: lambda name=name: importlib.metadata.version(name) for name in DISTRIBUTIONS},
-        **{f"kernel {door}": lambda door=door: _implementation(door) for door in KERNEL_DOORS},
+        **{package: partial(_version, package) for package in PACKAGES},
+        **{name: partial(importlib.metadata.version, name) for name in DISTRIBUTIONS},
+        **{f"kernel {module}": partial(_implementation, module) for module in KERNEL_MODULES},
         "crc32c": _crc32c,
         "series index": _series_index,
         "samples of merged blocks": lambda: _merged_blocks()[0],
@@ -88,14 +89,14 @@ def known_answers() -> dict[str, str]:
     for name, question in questions.items():
         try:
             answers[name] = question()
-        except Exception as error:  # noqa: BLE001  whatever is broken over there has to be told here
+        except Exception as error:  # noqa: BLE001  any error is an answer to compare
             answers[name] = f"{FAILED}{type(error).__name__}: {error}"
     return answers
 
 
-def _check_truths(answers: dict[str, str]) -> None:
-    """Compare with what is known from outside, so that two machines that err alike do not pass."""
-    truths = {
+def _check_expected_values(answers: dict[str, str]) -> None:
+    """Compare with independently known values, so that machines with the same error do not pass."""
+    expected = {
         "crc32c": f"{CRC32C_OF_DIGITS:08x}",
         "series index": "round trip",
         "samples of merged blocks": "up 1000=1.0 1015=2.0 1030=4.0",
@@ -104,7 +105,7 @@ def _check_truths(answers: dict[str, str]) -> None:
     wrong = tuple(
         f"{name} is {answer!r} here"
         for name, answer in answers.items()
-        if answer != truths.get(name, answer) or answer.startswith(FAILED)
+        if answer != expected.get(name, answer) or answer.startswith(FAILED)
     )
     if wrong:
         raise ExecutorsDiffer(wrong)
@@ -114,8 +115,8 @@ def _version(package: str) -> str:
     return str(importlib.import_module(package).__version__)
 
 
-def _implementation(door: str) -> str:
-    return str(importlib.import_module(f"engine.{door}").IMPLEMENTATION)
+def _implementation(module: str) -> str:
+    return str(importlib.import_module(f"engine.{module}").IMPLEMENTATION)
 
 
 def _crc32c() -> str:
@@ -156,14 +157,14 @@ def _merged_blocks() -> tuple[str, str]:
         sources = [parent / name for name in names[:2]]
         merge_blocks(sources, parent, names[2], rules=MergeRules(), budget_bytes=PROBE_BUDGET_BYTES)
         block = BlockReader(parent / names[2])
-        told = []
+        words = []
         for series in block.index.series():
-            told.append(series.labels[0][1].decode())
+            words.append(series.labels[0][1].decode())
             for meta in series.chunks:
                 times, values = block.floats(meta, block.chunk(meta))
-                told += [f"{at}={value}" for at, value in zip(times.tolist(), values.view("f8").tolist(), strict=True)]
+                words += [f"{at}={value}" for at, value in zip(times.tolist(), values.view("f8").tolist(), strict=True)]
         files = (parent / names[2] / name for name in ("index", "chunks/000001"))
-        return " ".join(told), " ".join(f"{crc32c(file.read_bytes()):08x}" for file in files)
+        return " ".join(words), " ".join(f"{crc32c(file.read_bytes()):08x}" for file in files)
 
 
 def _merged_files() -> tuple[str, str]:
@@ -193,8 +194,8 @@ def _merged_files() -> tuple[str, str]:
         rows = pq.read_table(root / output.path)
         times = rows.column("at").cast(pa.int64()).to_pylist()
         words = rows.column("word").to_pylist()
-        told = ", ".join(f"{at} {word}" for at, word in zip(times, words, strict=True))
-        return told, f"{output.crc32c:08x}"
+        merged = ", ".join(f"{at} {word}" for at, word in zip(times, words, strict=True))
+        return merged, f"{output.crc32c:08x}"
 
 
 def _write_block(parent: Path, name: str, samples: dict[int, float]) -> None:

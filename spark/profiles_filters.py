@@ -1,7 +1,6 @@
-"""Conditions of SQL that narrow what the data source reads: on time, service and type.
+"""SQL conditions on time, service and type that the data source uses for pruning.
 
-Every condition only narrows: Spark evaluates all of them again on the rows, so what is not understood here is merely
-not pruned by.
+Spark evaluates every condition again on the rows, so a condition that is not supported here costs time only.
 """
 
 from __future__ import annotations
@@ -28,24 +27,24 @@ from engine.query.model import PROFILE_TYPE, QueryBlock, Question
 
 
 class PushedFilters:
-    """A question, narrowed by conditions one after the other; ``question`` is None if no row can meet them."""
+    """A question narrowed by conditions; ``question`` is None if no row can match them."""
 
     def __init__(self, question: Question) -> None:
         self.question: Question | None = question
         self._services: frozenset[str] | None = None
 
     def add(self, condition: Filter) -> None:
-        """Narrow by a condition, if it is one that can be used."""
+        """Narrow the question by a condition, if it is supported."""
         column = getattr(condition, "attribute", ())
         if column == ("time",):
             self._add_time(condition)
         elif column == ("service",) and (values := _values(condition)) is not None:
             self._services = values if self._services is None else self._services & values
-        elif column == ("type",) and "" not in (values := _values(condition) or {""}):
+        elif column == ("type",) and "" not in (values := _values(condition) or frozenset({""})):
             self._add_types(values)
 
     def chosen(self, blocks: Iterable[QueryBlock]) -> list[QueryBlock]:
-        """Return blocks with the datasets of the services that are left."""
+        """Return the blocks with the datasets of the selected services."""
         if self._services is None:
             return list(blocks)
         chosen = (
@@ -59,7 +58,7 @@ class PushedFilters:
         if self.question is None or milliseconds is None:
             return
         start_ms, end_ms = self.question.start_ms, self.question.end_ms
-        # Rows of the same millisecond may be on either side; Spark tells them apart.
+        # The bound is inclusive, in milliseconds; Spark filters rows within the same millisecond.
         if isinstance(condition, GreaterThan | GreaterThanOrEqual | EqualTo):
             start_ms = max(start_ms, milliseconds)
         if isinstance(condition, LessThan | LessThanOrEqual | EqualTo):
@@ -75,13 +74,13 @@ class PushedFilters:
             operator, text = "=~", "|".join(re.escape(value) for value in sorted(values))
         try:
             condition = matcher(PROFILE_TYPE, operator, text)
-        except LithifyError:  # longer than a pattern may be
+        except LithifyError:  # the pattern exceeds the limit of its length
             return
         self.question = replace(self.question, matchers=(*self.question.matchers, condition))
 
 
 def _values(condition: Filter) -> frozenset[str] | None:
-    """Return the texts that a condition allows; None if it is of another kind."""
+    """Return the strings that a condition allows, or None if it is of another kind."""
     if isinstance(condition, EqualTo):
         values: tuple[Any, ...] = (condition.value,)
     elif isinstance(condition, In):

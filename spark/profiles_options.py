@@ -1,6 +1,6 @@
-"""The options of ``spark.read.format("lithify.profiles")``, checked before anything is asked.
+"""The options of ``spark.read.format("lithify.profiles")``, validated before any query.
 
-What a job has from where it runs comes from the environment: SERVICE_URL, SERVICE_CREDENTIAL, OBJECT_STORE_URL.
+Defaults come from the environment: SERVICE_URL, SERVICE_CREDENTIAL, OBJECT_STORE_URL.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from spark.errors import BadSourceOption
 
 FORMAT = "lithify.profiles"
 OPTIONS = {
-    "tenant": "whose profiles (required)",
-    "start": "from this moment on (required)",
-    "end": "up to this moment, without it (required)",
-    "selector": 'which series, such as {service_name="checkout", region=~"eu-.*"}',
-    "columns": "which columns, with commas between",
-    "labels": "which labels the column of that name has, with commas between (default: all without __)",
-    "on_damage": "fail, or skip what is damaged",
-    "share_bytes": "source bytes worth a Spark task",
-    "url": "the service",
-    "credential": "what create_worker_credential printed",
-    "store": "the object store",
+    "tenant": "tenant of the profiles (required)",
+    "start": "start of the time range, inclusive (required)",
+    "end": "end of the time range, exclusive (required)",
+    "selector": 'selector of series, such as {service_name="checkout", region=~"eu-.*"}',
+    "columns": "names of columns, separated by commas",
+    "labels": "label names in the column labels, separated by commas (default: all without __)",
+    "on_damage": "fail, or skip damaged datasets",
+    "share_bytes": "source bytes per Spark task",
+    "url": "URL of the service",
+    "credential": "output of create_worker_credential",
+    "store": "URL of the object store",
 }
 SHARE_BYTES_MAX = 1 << 40
 _MILLISECONDS = re.compile(r"\d{12,14}")
@@ -40,7 +40,7 @@ _FORMS = "such as 2026-11-21, 2026-11-21T08:30:00Z (UTC unless it says otherwise
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What is asked and where; ``skips_damage`` leaves out what is damaged. The credential is for the driver only."""
+    """Validated options; ``skips_damage`` leaves out damaged datasets. Only the driver uses the credential."""
 
     tenant: str
     question: Question
@@ -57,7 +57,7 @@ class SourceOptions:
         options = {name.lower(): value for name, value in given.items()}
         for name in options:
             if name not in OPTIONS:
-                raise BadSourceOption(f"there is no option {name!r}; there are {', '.join(OPTIONS)}")
+                raise BadSourceOption(f"there is no option {name!r}; the options are {', '.join(OPTIONS)}")
         for name in ("tenant", "start", "end"):
             if not options.get(name, "").strip():
                 raise BadSourceOption(f"option {name} is missing: {OPTIONS[name]}")
@@ -81,7 +81,7 @@ def parse_moment(text: str, name: str = "start") -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise BadSourceOption(f"option {name}={text!r} is no moment, {_FORMS}") from None
+        raise BadSourceOption(f"option {name}={text!r} is not a time, {_FORMS}") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
@@ -108,7 +108,7 @@ def _wish(options: Mapping[str, str]) -> SampleWish:
     except LithifyError as error:
         raise BadSourceOption(f"option columns: {error}") from error
     if wish.labels is not None and "labels" not in wish.columns:
-        raise BadSourceOption("option labels is of no use: the column labels is not asked for")
+        raise BadSourceOption("option labels has no effect: option columns does not include labels")
     return wish
 
 

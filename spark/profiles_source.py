@@ -1,9 +1,9 @@
 """The data source ``lithify.profiles``: stored profiles as a table of samples, one row each.
 
-The driver looks at the index once per question, over HTTP, and cuts what there is to read into shares; an executor gets
-shares and reads byte ranges from the object store, with neither the service's address nor a credential. So a question
-sees the blocks of one moment, whatever merges do meanwhile: the objects of replaced blocks stay for a while. If one is
-gone, the question fails and says so; it never counts without it.
+The driver takes one index snapshot per query, over HTTP, and splits the data to read into shares. Executors read byte
+ranges of their shares from the object store; they have neither the address of the service nor a credential. A query
+sees the blocks of one snapshot, because the objects of replaced blocks are kept until their deletion delay has passed.
+If an object is missing, the query fails; it never returns partial results silently.
 """
 
 from __future__ import annotations
@@ -29,24 +29,25 @@ from engine.query.sample_batches import ShareReader
 from engine.query.shares import Share, cut_shares, gather_shares
 from engine.storage import open_store
 from spark.errors import BadSourceOption, ExecutorsDiffer, SourceDamaged, SourceGone
-from spark.index_client import look
+from spark.index_client import query_index
 from spark.profiles_filters import PushedFilters
 from spark.profiles_options import FORMAT, SourceOptions
 
 THREADS = 4
-"""Datasets that one executor's Python opens at the same time: opening waits for the store, not for the processor."""
+"""Number of datasets that an executor process opens concurrently; opening waits for the store, not for the CPU."""
 CACHE_BYTES = 64 << 20
-ASK_AGAIN = (
-    "if a merge has replaced it since, ask again (a new DataFrame looks anew), in smaller ranges of time, or let the "
-    "limit cleanup_delay_seconds be longer than the job reads; if it is missing again, see docs/how-to/read-fsck.md"
+RETRY_ADVICE = (
+    "if a merge has replaced it, repeat the query (a new DataFrame takes a new index snapshot), use shorter time "
+    "ranges, or raise the limit cleanup_delay_seconds above the run time; if it is missing again, see "
+    "docs/how-to/read-fsck.md"
 )
-LEAVE_OUT = 'run fsck and see docs/how-to/bad-block.md; option("on_damage", "skip") reads the rest'
+SKIP_ADVICE = 'run fsck and see docs/how-to/bad-block.md; option("on_damage", "skip") reads the other datasets'
 
 log = logging.getLogger(__name__)
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``spark.read.format("lithify.profiles")`` known to a session, with conditions on columns pushed down."""
+    """Register ``spark.read.format("lithify.profiles")`` with a session and enable filter pushdown."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(ProfilesSource)
 
@@ -67,9 +68,9 @@ class ProfilesSource(DataSource):
 
     def reader(self, schema: StructType) -> ProfilesReader:
         if schema != self.schema():
-            raise BadSourceOption("the columns are those of the option columns: name them there, not in a schema")
+            raise BadSourceOption("the schema is defined by the option columns: set that option instead of a schema")
         reader = ProfilesReader(self._options)
-        # What is left of this object travels to executors, which need no credential.
+        # This object is pickled for executors, which need no credential.
         self._options = replace(self._options, credential="")
         self.options = {}
         return reader
@@ -77,10 +78,10 @@ class ProfilesSource(DataSource):
 
 @dataclass(frozen=True, slots=True)
 class Shares(InputPartition):
-    """What one Spark task reads; ``looked_at`` is when the index was asked, ``release`` who cut the shares."""
+    """Input of one Spark task: shares, the time of the index snapshot, and the release that made the shares."""
 
     shares: tuple[Share, ...]
-    looked_at: str
+    snapshot_time: str
     release: str = VERSION
 
 
@@ -95,7 +96,7 @@ class ProfilesReader(DataSourceReader):
         return {**self.__dict__, "_options": replace(self._options, credential="")}
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802  (Spark's name)
-        """Narrow what is read; Spark looks at every row all the same."""
+        """Use conditions for pruning; Spark still evaluates them on every row."""
         for each in filters:
             self._pushed.add(each)
         return iter(filters)
@@ -104,47 +105,49 @@ class ProfilesReader(DataSourceReader):
         options, question = self._options, self._pushed.question
         if question is None:
             return [Shares((), "")]
-        looked_at = datetime.now(UTC).isoformat(timespec="seconds")
-        blocks = self._pushed.chosen(look(options.url, options.credential, options.tenant, question).blocks)
+        snapshot_time = datetime.now(UTC).isoformat(timespec="seconds")
+        blocks = self._pushed.chosen(query_index(options.url, options.credential, options.tenant, question).blocks)
         shares = cut_shares(blocks, question, options.share_bytes)
         gathered = gather_shares(shares, options.share_bytes)
-        return [Shares(tuple(own), looked_at) for own in gathered] or [Shares((), looked_at)]
+        return [Shares(tuple(own), snapshot_time) for own in gathered] or [Shares((), snapshot_time)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Shares)
-        if partition.release != VERSION:  # it would read what others cut in another way
+        if partition.release != VERSION:  # another release may read shares differently
             raise ExecutorsDiffer((f"lithify is {VERSION} on an executor and {partition.release} on the driver",))
         question = self._pushed.question
         if question is None:
             return
-        damage = _OnDamage(partition.looked_at, skips=self._options.skips_damage)
+        damage = _OnDamage(partition.snapshot_time, skips=self._options.skips_damage)
         reader = ShareReader(_engine(self._options.store_url), question, self._options.wish, damage)
         for share in partition.shares:
             yield from reader.batches(share)
 
 
 class _OnDamage:
-    """Says what a dataset that cannot be read means: a wrong answer is worse than none."""
+    """Handles damaged datasets: raises an error, or logs and skips them."""
 
-    def __init__(self, looked_at: str, *, skips: bool) -> None:
-        self._looked_at = looked_at
+    def __init__(self, snapshot_time: str, *, skips: bool) -> None:
+        self._snapshot_time = snapshot_time
         self._skips = skips
 
     def __call__(self, damage: Damage) -> None:
         if damage.is_missing:
-            raise SourceGone(f"object {damage.key} was there at {self._looked_at} and is gone: {ASK_AGAIN}")
+            raise SourceGone(
+                f"object {damage.key} was in the index snapshot of {self._snapshot_time} and is missing: {RETRY_ADVICE}"
+            )
         if not isinstance(damage.error, BadObject):
-            raise damage.error  # a bad moment of the store: Spark tries the task again
+            raise damage.error  # a temporary error of the store: Spark retries the task
         if not self._skips:
-            raise SourceDamaged(f"{damage}: {LEAVE_OUT}")
-        log.warning("profiles_left_out object=%s tenant=%s service=%s error=%s", *_told(damage))
+            raise SourceDamaged(f"{damage}: {SKIP_ADVICE}")
+        log.warning("datasets_skipped object=%s tenant=%s service=%s error=%s", *_fields(damage))
 
 
-def _told(damage: Damage) -> tuple[str, str, str, LithifyError]:
+def _fields(damage: Damage) -> tuple[str, str, str, LithifyError]:
     return damage.key, damage.tenant, damage.service, damage.error
 
 
 @functools.lru_cache(maxsize=2)
 def _engine(store_url: str) -> QueryEngine:
-    """Return this process's engine: an executor's Python lives through many tasks, which share its cache."""
+    """Return the query engine of this process; tasks of an executor process share its cache."""
     return QueryEngine(open_store(store_url), threads=THREADS, cache_bytes=CACHE_BYTES)

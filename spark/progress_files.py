@@ -1,6 +1,6 @@
-"""How far the tasks of this machine's own Spark are: each says so in a small file, which the driver looks at.
+"""Progress of tasks of local Spark: each task writes it to a small file that the driver reads.
 
-Executors elsewhere have another folder; what they say is not seen, and only the beginning and the end are told.
+Executors on other machines have another folder, so the driver reports only start and end of their jobs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from engine.protocol.messages import Progress
 
 STEP_SHARE = 0.01
-"""Share of a phase between two things said of one job."""
+"""Minimum share of a phase between two writes."""
 
 
 class ProgressFile:
@@ -21,26 +21,26 @@ class ProgressFile:
 
     def __init__(self, folder: Path, name: str) -> None:
         self._path = folder / f"lithify-progress-{name}"
-        self._told: Progress | None = None
+        self._written: Progress | None = None
 
-    def tell(self, progress: Progress) -> None:
-        """Say how far the job is; as often as one likes, because only steps of some size are written."""
-        told = self._told
-        is_step = told is None or progress.done - told.done >= progress.total * STEP_SHARE
-        if told is not None and progress.phase == told.phase and not is_step:
+    def write(self, progress: Progress) -> None:
+        """Write the progress of the job; calls without a step of STEP_SHARE or a new phase write nothing."""
+        written = self._written
+        is_step = written is None or progress.done - written.done >= progress.total * STEP_SHARE
+        if written is not None and progress.phase == written.phase and not is_step:
             return
-        self._told = progress
+        self._written = progress
         unfinished = self._path.with_suffix(".new")
         unfinished.write_text(json.dumps([progress.done, progress.total, progress.phase]))
         os.replace(unfinished, self._path)
 
     def read(self) -> Progress | None:
-        """Return what was told last, None if nothing was."""
+        """Return the progress written last, or None."""
         with suppress(OSError, ValueError):
             done, total, phase = json.loads(self._path.read_text())
             return Progress(done=done, total=total, phase=phase)
         return None
 
     def remove(self) -> None:
-        """Forget what was told."""
+        """Delete the file."""
         self._path.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""Carries an error from an executor to the driver as text, and makes the same error of it again.
+"""Serialises an error on an executor as JSON and restores it on the driver.
 
-Only the engine's own errors come back as what they were, built from JSON arguments; code or pickles never travel back.
+Only errors of the engine are restored, from JSON arguments; neither code nor pickles are sent to the driver.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ REASON_CHARS_MAX = 4000
 
 
 def error_to_bytes(error: Exception) -> bytes:
-    """Describe an error as JSON."""
+    """Return an error as JSON."""
     return json.dumps(
         {
             "module": type(error).__module__,
@@ -30,16 +30,16 @@ def error_to_bytes(error: Exception) -> bytes:
 
 
 def error_from_bytes(data: bytes) -> LithifyError:
-    """Return the engine's error that was described, or a UnitFailed that tells of any other."""
-    told = json.loads(data)
-    error_class = _own_class(told["module"], told["class"])
-    if error_class is not None and told["arguments"] is not None:
-        return error_class(*told["arguments"])
-    return UnitFailed(told["class"], told["reason"], told["object"], told["section"], told["offset"])
+    """Return the error of the engine, or a UnitFailed that describes any other error."""
+    fields = json.loads(data)
+    error_class = _own_class(fields["module"], fields["class"])
+    if error_class is not None and fields["arguments"] is not None:
+        return error_class(*fields["arguments"])
+    return UnitFailed(fields["class"], fields["reason"], fields["object"], fields["section"], fields["offset"])
 
 
 def _plain(arguments: tuple[object, ...]) -> list[object] | None:
-    """Return the arguments if JSON gives them back as they are, else None."""
+    """Return the arguments if JSON preserves them, else None."""
     return list(arguments) if all(isinstance(one, str | int | float | None) for one in arguments) else None
 
 

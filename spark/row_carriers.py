@@ -1,7 +1,7 @@
-"""Arrow rows as Spark can carry them through a sort without changing a bit, and back.
+"""Lossless encoding of Arrow rows for a sort in Spark, and decoding.
 
-Spark has no unsigned numbers, no nanoseconds and no fixed-size bytes, and touches NaNs; so every column travels as
-whole numbers of its width or as bytes. Nested columns are not carried.
+Spark has no unsigned integers, no nanoseconds and no fixed-size binary, and normalises NaN. So every column is encoded
+as signed integers of its width or as binary. Nested columns are not supported.
 """
 
 from __future__ import annotations
@@ -13,46 +13,47 @@ import pyarrow as pa
 from engine.formats.parquet.array_parts import is_text_or_bytes, one_array
 
 KEY = "key"
-TOLD = "told"
-"""Column of what a task has to say beside its rows; such a row has an empty key, and comes first."""
+REPORT = "report"
+"""Column of the reports of tasks; a report row has an empty key, so that it sorts first."""
 _WIDTHS = {8: (pa.int8(), "tinyint"), 16: (pa.int16(), "smallint"), 32: (pa.int32(), "int"), 64: (pa.int64(), "bigint")}
 
 
 def is_carried(schema: pa.Schema) -> bool:
-    """Tell whether rows of a schema can be carried."""
+    """Return whether rows of a schema can be encoded."""
     return all(_carrier(field.type) is not None for field in schema)
 
 
 def carrier_ddl(schema: pa.Schema) -> str:
-    """Return the columns of carried rows as Spark writes them."""
+    """Return the columns of encoded rows as Spark DDL."""
     columns = [f"c{number} {_carried(field.type)[1]}" for number, field in enumerate(schema)]
-    return ", ".join([f"{KEY} binary", f"{TOLD} binary", *columns])
+    return ", ".join([f"{KEY} binary", f"{REPORT} binary", *columns])
 
 
 def carrier_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the Arrow schema of carried rows."""
+    """Return the Arrow schema of encoded rows."""
     columns = [(f"c{number}", _carried(field.type)[0]) for number, field in enumerate(schema)]
-    return pa.schema([(KEY, pa.binary()), (TOLD, pa.binary()), *columns])
+    return pa.schema([(KEY, pa.binary()), (REPORT, pa.binary()), *columns])
 
 
 def carried_rows(table: pa.Table, keys: pa.Array) -> pa.RecordBatch:
-    """Return rows in the form that Spark carries, with their keys."""
+    """Return encoded rows with their keys."""
     columns = [_to_carrier(one_array(column)) for column in table.columns]
     nothing = pa.nulls(table.num_rows, pa.binary())
     return pa.RecordBatch.from_arrays([keys, nothing, *columns], schema=carrier_schema(table.schema))
 
 
-def told_row(schema: pa.Schema, told: bytes) -> pa.RecordBatch:
-    """Return a row that carries no row of the table."""
+def report_row(schema: pa.Schema, report: bytes) -> pa.RecordBatch:
+    """Return a report row, which has no row of the table."""
     carried = carrier_schema(schema)
     columns: Sequence[pa.Array] = [
-        pa.array([b"" if field.name == KEY else told if field.name == TOLD else None], field.type) for field in carried
+        pa.array([b"" if field.name == KEY else report if field.name == REPORT else None], field.type)
+        for field in carried
     ]
     return pa.RecordBatch.from_arrays(columns, schema=carried)
 
 
 def original_rows(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
-    """Return carried rows as they were."""
+    """Return the original rows of encoded rows."""
     columns = [_from_carrier(batch.column(f"c{number}"), field.type) for number, field in enumerate(schema)]
     return pa.Table.from_arrays(columns, schema=schema)
 
@@ -60,7 +61,7 @@ def original_rows(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
 def _carried(kind: pa.DataType) -> tuple[pa.DataType, str]:
     carrier = _carrier(kind)
     if carrier is None:
-        raise ValueError(f"a column of type {kind} cannot be carried")
+        raise ValueError(f"a column of type {kind} cannot be sorted by Spark")
     return carrier
 
 

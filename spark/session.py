@@ -1,7 +1,7 @@
-"""The one Spark session of a node: where it runs, and what its executors need to run our code.
+"""The Spark session of a node and the configuration of its executors.
 
-Make it lazily, in the process that uses it, and never fork that process afterwards: a forked child shares the socket to
-the JVM with its parent and hangs. One process has one session; threads share it.
+Create it lazily, in the process that uses it, and never fork that process afterwards: a forked child shares the socket
+to the JVM with its parent and hangs. A process has one session; threads share it.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ CONNECT_MODULES = ("grpc", "grpc_status", "google.rpc")
 FAIR_POOL = """<?xml version="1.0"?>
 <allocations><pool name="default"><schedulingMode>FAIR</schedulingMode></pool></allocations>
 """
-"""Jobs share the default pool; without this it would be first come, first served even under FAIR scheduling."""
+"""Spark jobs share the default pool; without this it is FIFO even under FAIR scheduling."""
 
 
 def make_session(settings: SparkSettings) -> SparkSession:
-    """Start, or connect to, Spark; BadSparkSetting if the settings contradict each other.
+    """Start Spark or connect to it; raise BadSparkSetting if the settings contradict each other.
 
-    The session is not proven yet: run ``spark.probe.probe`` before it merges anything.
+    Run ``spark.probe.probe`` on the session before it merges anything.
     """
     _check(settings)
-    # It tells of every connection it opens and closes, some of them after the logs are closed.
+    # It logs every connection, some of them after logging has shut down.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     if settings.remote:
         return _connect(settings)
-    # Spark tells its executors to start what this variable names.
+    # The Python that Spark starts on executors.
     os.environ["PYSPARK_PYTHON"] = ARCHIVE_PYTHON if settings.archive else sys.executable
-    # Spark would connect elsewhere if this is set, whatever master we ask for.
+    # If this is set, Spark ignores the master and uses Spark Connect.
     os.environ.pop("SPARK_REMOTE", None)
     builder = SparkSession.builder.master(settings.master)
     for name, value in _classic_configuration(settings).items():
         builder = builder.config(name, value)
-    # Read once, when the scheduler starts.
+    # Spark reads the file once, when the scheduler starts.
     with tempfile.NamedTemporaryFile("w", prefix="lithify-spark-pools-", suffix=".xml") as pools:
         pools.write(FAIR_POOL)
         pools.flush()
@@ -67,11 +67,11 @@ def _check(settings: SparkSettings) -> None:
         check_visible(settings, settings.store_url)
     check_authentication(settings)
     if settings.archive and not Path(settings.archive).is_file():
-        raise BadSparkSetting(f"SPARK_ARCHIVE={settings.archive!r} is no file: make it with ./dev pack")
+        raise BadSparkSetting(f"SPARK_ARCHIVE={settings.archive!r} is not a file: create it with ./dev pack")
 
 
 def check_visible(settings: SparkSettings, store_url: str) -> None:
-    """Refuse a store that executors cannot see: BadSparkSetting if it is a folder of this machine and they are not."""
+    """Raise BadSparkSetting if the store is a folder of this machine and the executors are on other machines."""
     if not settings.runs_here and is_local(store_url):
         raise BadSparkSetting(
             f"the executors of {settings.remote or settings.master} cannot see the folder {store_url!r} of this "
@@ -84,7 +84,7 @@ def _check_loopback() -> None:
         socket.getaddrinfo("localhost", None)
     except OSError as error:
         raise BadSparkSetting(
-            "this machine does not know the name localhost, which Spark's Python needs: add the line "
+            "this machine cannot resolve the name localhost, which PySpark needs: add the line "
             f"'127.0.0.1 localhost' to /etc/hosts ({error})"
         ) from error
 
@@ -97,16 +97,16 @@ def _classic_configuration(settings: SparkSettings) -> dict[str, str]:
         "spark.log.level": settings.log_level,
         "spark.driver.memory": settings.driver_memory,
         "spark.scheduler.mode": "FAIR",
-        # A kernel that crashes says where.
+        # Print a stack trace if a kernel crashes.
         "spark.python.worker.faulthandler.enabled": "true",
-        # An interrupted task does not look up by itself; its Python is ended.
+        # An interrupted task does not stop by itself; its Python process is killed.
         "spark.python.task.killTimeout": "100ms",
-        # Every Arrow batch becomes a partition, however small the frame: see spark.frames.
+        # Every Arrow batch becomes a partition, also of small frames: see spark.frames.
         "spark.sql.execution.arrow.localRelationThreshold": "0",
         **RUNTIME_CONFIGURATION,
     }
     if settings.runs_here:
-        # Nobody else talks to this Spark, so it listens to nobody else.
+        # Local Spark needs no connections from other machines.
         configuration |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     elif settings.driver_host:
         configuration |= {"spark.driver.host": settings.driver_host, "spark.driver.bindAddress": settings.driver_host}
@@ -121,23 +121,23 @@ def _classic_configuration(settings: SparkSettings) -> dict[str, str]:
 
 
 RUNTIME_CONFIGURATION = {
-    # Our frames have no shuffle to adapt; planning is quicker without.
+    # The frames have no shuffle to adapt; planning is faster without it.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
 }
-"""What may be set on a session that is already running."""
+"""Configuration that may be set on a running session."""
 
 
 def _connect(settings: SparkSettings) -> SparkSession:
     for module in CONNECT_MODULES:
-        # Asked before PySpark does, which answers with the end of the process in some surroundings.
+        # Checked here because PySpark ends the process in some environments if one is missing.
         try:
             importlib.import_module(module)
         except ImportError as error:
             hint = "pip install 'pyspark[connect]'"
-            raise BadSparkSetting(f"SPARK_REMOTE needs more of PySpark: {hint} ({error})") from error
+            raise BadSparkSetting(f"SPARK_REMOTE needs optional packages of PySpark: {hint} ({error})") from error
     session = SparkSession.builder.remote(settings.remote).getOrCreate()
-    # A small frame is split into so many partitions there, at most one per row: see spark.frames.
+    # Spark Connect splits small frames into this many partitions, at most one per row: see spark.frames.
     session.conf.set("spark.sql.leafNodeDefaultParallelism", str(CONNECT_PARTITIONS_MAX))
     for name, value in RUNTIME_CONFIGURATION.items():
         session.conf.set(name, value)

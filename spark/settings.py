@@ -1,4 +1,4 @@
-"""How a node reaches Spark: what its environment says."""
+"""Settings of the connection of a node to Spark, from the environment."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ DEFAULT_MASTER = "local[*]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
-    """How to reach Spark.
+    """Settings of the connection to Spark.
 
-    ``remote`` (``sc://host:port``, Spark Connect) wins over ``master``. ``archive`` is what ``./dev pack`` wrote,
-    needed where executors are on other machines. ``driver_host`` is the address at which executors reach this node.
-    ``scratch`` is a folder for Spark's own temporary files in local mode. ``store_url`` is only looked at: a folder of
-    this machine cannot be merged by others. ``secret_file`` holds the secret that a standalone cluster shares,
-    ``allow_insecure`` goes without authentication.
+    ``remote`` (``sc://host:port``, Spark Connect) has precedence over ``master``. ``archive`` is the output of
+    ``./dev pack``, needed if executors are on other machines. ``driver_host`` is the address at which executors reach
+    this node. ``scratch`` is a folder for temporary files of Spark in local mode. ``store_url`` is only checked: other
+    machines cannot read a folder of this machine. ``secret_file`` holds the shared secret of a standalone cluster;
+    ``allow_insecure`` permits a cluster without authentication.
     """
 
     master: str = DEFAULT_MASTER
@@ -53,5 +53,5 @@ class SparkSettings:
 
     @property
     def runs_here(self) -> bool:
-        """Whether the executors are threads of this machine's own JVM."""
+        """Whether Spark runs in local mode: the executors are threads of a JVM on this machine."""
         return not self.remote and (self.master == "local" or self.master.startswith("local["))

@@ -1,8 +1,8 @@
-"""Names for what runs on Spark, so that it can be stopped from any thread.
+"""Tags of Spark jobs, by which any thread can interrupt them.
 
-``addTag`` and ``interruptTag`` of a session are made for this, and over Spark Connect they are what is used. A classic
-session keeps its tags per thread: only the thread that added one can interrupt it, and that is the thread that waits.
-There the tags of the context below the session do what the name says.
+Over Spark Connect, ``addTag`` and ``interruptTag`` of the session are used. A classic session keeps its tags per
+thread, and only the thread that added a tag can interrupt it, but that thread is waiting. There the tags of the Spark
+context are used.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 @contextmanager
 def tagged(spark: SparkSession, *tags: str) -> Iterator[None]:
-    """Tag all that this thread runs on Spark meanwhile. A tag has no comma and is not empty."""
-    # The session of Spark Connect is of another class and has no context.
+    """Tag all Spark jobs that this thread runs within the block. A tag is not empty and has no comma."""
+    # The session of Spark Connect has another class and no context.
     keeper, add, remove = (
         (spark.sparkContext, "addJobTag", "removeJobTag")
         if isinstance(spark, SparkSession)
@@ -32,7 +32,7 @@ def tagged(spark: SparkSession, *tags: str) -> Iterator[None]:
 
 
 def interrupt(spark: SparkSession, tag: str) -> None:
-    """Stop what runs under a tag at this moment; harmless when there is nothing."""
+    """Interrupt all running Spark jobs with a tag; no effect if there is none."""
     if isinstance(spark, SparkSession):
         spark.sparkContext.cancelJobsWithTag(tag)
     else:

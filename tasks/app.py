@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from tasks.node import Node
 
 SOCKET_SECONDS_MAX = 5.0
-"""Longest silence of the broker inside one operation; below a lease."""
+"""Timeout of one broker operation; shorter than a lease."""
 
 
 class CompactorApp(Celery):
-    """Celery with the node that lives in this process; each is None until it has been made."""
+    """Celery app with references to the node of this process; each is None until it is created."""
 
     identity: NodeIdentity | None = None
     node: Node | None = None
@@ -33,7 +33,7 @@ class CompactorApp(Celery):
 
 
 def configure(app: Celery, broker_url: str) -> None:
-    """Settings that node, control and beat share."""
+    """Apply the settings that node, control and beat share."""
     app.conf.update(
         broker_url=broker_url,
         task_serializer="json",
@@ -46,8 +46,8 @@ def configure(app: Celery, broker_url: str) -> None:
         broker_transport_options={
             "socket_timeout": SOCKET_SECONDS_MAX,
             "socket_connect_timeout": SOCKET_SECONDS_MAX / 2,
-            # Who publishes learns at once that the broker is away; by default Kombu keeps trying for many seconds,
-            # in which no lease is renewed. The consumer's own reconnecting is not touched by this.
+            # Publishing fails fast when the broker is unavailable. By default Kombu retries for many seconds, in which
+            # no lease is renewed. Reconnecting of the consumer is not affected.
             "max_retries": 1,
             "interval_start": 0,
             "interval_step": 0.1,
@@ -55,7 +55,7 @@ def configure(app: Celery, broker_url: str) -> None:
         },
         worker_enable_prefetch_count_reduction=False,
         worker_send_task_events=False,
-        # Whoever reaches the broker could stop workers with it.
+        # With remote control, every client of the broker could stop workers.
         worker_enable_remote_control=False,
         worker_hijack_root_logger=False,
         enable_utc=True,
@@ -63,8 +63,8 @@ def configure(app: Celery, broker_url: str) -> None:
 
 
 def _make_node_app() -> CompactorApp:
-    # fixups=(): Celery's Django fixup would import Django as soon as DJANGO_SETTINGS_MODULE is set.
-    node_app = CompactorApp("lithify", fixups=(), set_as_current=False, include=["tasks.messages"])
+    # fixups=[]: Celery's Django fixup would import Django as soon as DJANGO_SETTINGS_MODULE is set.
+    node_app = CompactorApp("lithify", fixups=[], set_as_current=False, include=["tasks.messages"])
     configure(node_app, os.environ.get("BROKER_URL") or DEFAULT_BROKER_URL)
     node_app.conf.update(
         task_queues=[Queue(WAKE_QUEUE)],

@@ -1,7 +1,7 @@
-"""A batch: the jobs of one message, begun at most once, merged together, each ended on its own.
+"""Runs a batch: the jobs of one message, started at most once, merged together and completed one by one.
 
-The state change from assigned to running in the lease table decides what a message starts, so a message that arrives
-three times merges once.
+The transition from assigned to running in the lease table decides which jobs a message starts, so a message that is
+delivered several times merges once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 class Batches:
-    """Runs messages' jobs in the calling thread and stops those that nobody wants any more."""
+    """Runs the jobs of messages in the calling thread and stops cancelled ones."""
 
     def __init__(self, table: LeaseTable, merger: Merger, health: Health) -> None:
         self._table = table
@@ -36,9 +36,9 @@ class Batches:
         self._running: dict[str, tuple[Pair, ...]] = {}
 
     def run(self, pairs: Iterable[Pair]) -> int:
-        """Merge those pairs that wait for their start; return how many did.
+        """Merge those pairs that are assigned and not yet started; return their number.
 
-        MergerDied is raised after the jobs have been ended with it.
+        Raises MergerDied after the jobs have been completed with that error.
         """
         held = [one for pair in pairs if (one := self._table.begin(pair))]
         if not held:
@@ -57,15 +57,15 @@ class Batches:
         return len(held)
 
     def stop(self, pairs: Iterable[Pair]) -> None:
-        """Note that these pairs are to stop; a batch without a wanted job is interrupted."""
+        """Stop these pairs; interrupt each batch whose jobs are all stopped."""
         stopped = set(pairs)
         with self._lock:
-            unwanted = [
+            cancelled = [
                 batch
                 for batch, members in self._running.items()
                 if stopped.intersection(members) and all(self._table.is_stopped(member) for member in members)
             ]
-        for batch in unwanted:
+        for batch in cancelled:
             log.info("batch_interrupted", batch=batch)
             self._merger.interrupt(batch)
 
@@ -83,7 +83,7 @@ class Batches:
                 cancelled=lambda job: self._table.is_stopped(pairs[job]),
                 progress=lambda job, progress: self._note(pairs, job, progress),
             )
-        except Exception as error:  # noqa: BLE001  whatever it is, it must end these jobs and not the node
+        except Exception as error:  # noqa: BLE001  any error must fail these jobs, not the node
             return dict.fromkeys(pairs, error)
         finally:
             with self._lock:
@@ -112,7 +112,7 @@ class Batches:
 
 
 def failure_reason(error: Exception) -> FailureReason:
-    """Say why a job was given back: which error, in which object, section and offset if it knows."""
+    """Return why a job failed: the error, and its object, section and offset where known."""
     return FailureReason(
         error_class=str(getattr(error, "error_class", type(error).__name__)),
         message=str(error),

@@ -1,7 +1,7 @@
 """The Celery app of beat and of the control workers: ``celery -A tasks.beat beat`` and ``celery -A tasks.beat worker``.
 
-The schedule lives in the database and belongs to the operator, who edits it in the admin: beat adds what is missing by
-name and changes nothing that is there. Two beats are harmless, because every control task is safe to run twice.
+The schedule is stored in the database and edited by operators in the admin. Beat adds entries whose names are missing
+and never changes existing ones. Two beat processes are harmless, because every control task is idempotent.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from celery import Celery, signals
 
 from tasks.app import configure
-from tasks.metrics import show_in_control_and_beat
+from tasks.metrics import serve_in_control_and_beat
 from tasks.settings import DEFAULT_BROKER_URL
 
 CONTROL_QUEUE = "control"
@@ -42,13 +42,13 @@ VERIFY_SOURCES_TASK = "control.verify_sources"
 WRITE_OUTBOXES_TASK = "control.write_outboxes"
 WRITE_POSITION_TASK = "control.write_log_position"
 LOOP_SECONDS_MAX = 5
-"""How soon beat notices that the operator changed the schedule."""
+"""Longest time until beat applies a change of the schedule."""
 EXPIRE_SECONDS_MIN = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodicJob:
-    """A control task that a new installation runs, and how often."""
+    """A control task of a new installation, and its interval."""
 
     name: str
     task: str
@@ -56,7 +56,7 @@ class PeriodicJob:
 
     @property
     def expire_seconds(self) -> int:
-        """After how long a task that found no free worker is dropped: the next one does its work."""
+        """Age at which a task that no worker has started is dropped; the next run covers it."""
         return max(self.every_seconds, EXPIRE_SECONDS_MIN)
 
 
@@ -111,7 +111,7 @@ def _make_control_app() -> Celery:
         task_default_queue=CONTROL_QUEUE,
         worker_pool="threads",
         worker_concurrency=2,
-        beat_scheduler="tasks.control.schedule:KeptScheduler",
+        beat_scheduler="tasks.control.schedule:OperatorScheduler",
         beat_max_loop_interval=LOOP_SECONDS_MAX,
     )
     return control_app
@@ -127,10 +127,10 @@ def _prepare_database(**_: Any) -> None:
 
 
 app = _make_control_app()
-show_in_control_and_beat()
+serve_in_control_and_beat()
 signals.worker_init.connect(_prepare_database, weak=False)  # beat: tasks/control/schedule.py
 
 
 def missing_jobs(known_names: set[str]) -> tuple[PeriodicJob, ...]:
-    """The periodic jobs that an installation's schedule does not have yet."""
+    """Return the periodic jobs that are not in the schedule of this installation."""
     return tuple(job for job in PERIODIC_JOBS if job.name not in known_names)

@@ -1,7 +1,7 @@
 """Start a compactor node: ``python -m tasks.compactor``. Its settings are in ``tasks.settings``.
 
-The same as ``python -m celery -A tasks.app worker --pool threads -Q compactor.wake -n compactor@%h`` with enough
-threads: each job may come in a message of its own, and echoes and wake-ups need room beside them.
+Equivalent to ``python -m celery -A tasks.app worker --pool threads -Q compactor.wake -n compactor@%h`` with enough
+threads: each job may have its own message, and echoes and wake-ups need threads too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SPARE_THREADS = 2
 
 
 def main() -> int:
-    """Run until SIGTERM; 2 when a setting is missing or wrong, 1 when the node cannot go on and must be restarted."""
+    """Run until SIGTERM; return 2 if a setting is missing or invalid, 1 if the node must be restarted."""
     try:
         settings = NodeSettings.from_environment()
         app.identity = claim_name(settings.home, settings.name)
@@ -30,7 +30,7 @@ def main() -> int:
         print(f"lithify: {error}", file=sys.stderr)
         return 2
     configure_log(os.environ.get("LOG_LEVEL", "INFO"))
-    # Not through the command line of Celery, which forgets the worker's exit code.
+    # Not by the command line of Celery, which drops the exit code of the worker.
     worker = app.Worker(
         hostname=nodenames.host_format(nodenames.default_nodename("compactor@%h")),
         pool_cls="threads",

@@ -1,4 +1,4 @@
-"""Merges in this process, one job after the other: the engine's own ``run`` of each kind, without Spark."""
+"""Merges in this process without Spark: runs the engine's ``run`` of each kind, one job after the other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tasks.specs import Spec, read_specs
 
 
 class EngineMerger:
-    """Each batch runs in the thread that asks for it; scratch files go under ``scratch``."""
+    """Runs each batch in the calling thread; scratch files are written below ``scratch``."""
 
     def __init__(self, store_url: str, scratch: Path) -> None:
         self._store_url = store_url
@@ -33,7 +33,7 @@ class EngineMerger:
         self._store: ObjectStore | None = None
 
     def start(self) -> None:
-        """Open the store of profiles; that of a bucket of blocks is opened when a job names it."""
+        """Open the store of profiles; stores of other lanes are opened by the first job that names them."""
         self._store = open_store(self._store_url)
 
     def merge(
@@ -49,25 +49,25 @@ class EngineMerger:
         for spec in readable:
             try:
                 outcomes[spec.job] = self._merge_one(spec, cancelled, progress)
-            except Exception as error:  # noqa: BLE001  one job's trouble is that job's outcome
+            except Exception as error:  # noqa: BLE001  an error of a job is the outcome of that job only
                 outcomes[spec.job] = error
         return outcomes
 
     def interrupt(self, batch: str) -> None:
-        """Nothing: a merge asks ``cancelled`` itself."""
+        """Do nothing: a merge polls ``cancelled`` itself."""
 
     def stop(self) -> None:
-        """Nothing is held."""
+        """Do nothing: this merger holds no resources."""
 
     def _merge_one(
         self, spec: Spec, cancelled: Callable[[str], bool], progress: Callable[[str, Progress], None]
     ) -> dict[str, Any]:
         if isinstance(spec, TsdbMergeSpec):
-            return self._merge_blocks(spec, lambda: cancelled(spec.job), lambda told: progress(spec.job, told))
+            return self._merge_blocks(spec, lambda: cancelled(spec.job), lambda report: progress(spec.job, report))
         if isinstance(spec, TableMergeSpec):
-            return self._merge_tables(spec, lambda: cancelled(spec.job), lambda told: progress(spec.job, told))
+            return self._merge_tables(spec, lambda: cancelled(spec.job), lambda report: progress(spec.job, report))
         if isinstance(spec, CatalogCompactSpec):
-            return self._compact_branch(spec, lambda: cancelled(spec.job), lambda told: progress(spec.job, told))
+            return self._compact_branch(spec, lambda: cancelled(spec.job), lambda report: progress(spec.job, report))
         return self._merge_profiles(spec, lambda: cancelled(spec.job))
 
     def _merge_blocks(
@@ -77,29 +77,29 @@ class EngineMerger:
         try:
             return tsdb_merge.run(spec, store, scratch=self._scratch, cancelled=cancelled, progress=progress).to_json()
         except Exception:
-            with suppress(StorageError):  # the job's own trouble is what counts
+            with suppress(StorageError):  # the error of the merge is the one to report
                 tsdb_merge.withdraw(spec, store)
             raise
 
     def _merge_tables(
         self, spec: TableMergeSpec, cancelled: Callable[[], bool], progress: Callable[[Progress], None]
     ) -> dict[str, Any]:
-        """Merge Parquet files; what fails takes back itself what it wrote."""
+        """Merge Parquet files; a failed merge deletes its own output."""
         store = cached_store(spec.url)
         return table_merge.run(spec, store, scratch=self._scratch, cancelled=cancelled, progress=progress).to_json()
 
     def _compact_branch(
         self, spec: CatalogCompactSpec, cancelled: Callable[[], bool], progress: Callable[[Progress], None]
     ) -> dict[str, Any]:
-        """Fold the tokens of a branch, when nothing else wants the processor; what fails leaves files for the sweep."""
+        """Compact the tokens of a branch at idle priority; files of a failed run are deleted by the sweep."""
         assert self._store is not None
         store = self._store
 
         def compact() -> dict[str, Any]:
-            def tell(done: int, total: int) -> None:
+            def report(done: int, total: int) -> None:
                 progress(Progress(done=done, total=total, phase="merge"))
 
-            return compact_job.run(spec, store, cancelled=cancelled, progress=tell).to_json()
+            return compact_job.run(spec, store, cancelled=cancelled, progress=report).to_json()
 
         return run_at_low_priority(compact)
 

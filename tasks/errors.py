@@ -1,4 +1,4 @@
-"""Every error that a compactor node meets on its way between the service, the broker and Spark."""
+"""Errors of a compactor node."""
 
 from __future__ import annotations
 
@@ -6,38 +6,38 @@ from engine.core.errors import LithifyError
 
 
 class BadSetting(LithifyError):
-    """A setting of the node is missing or makes no sense; the message names the variable and what it takes."""
+    """A setting of the node is missing or invalid; the message names the variable and its valid values."""
 
     code = "bad_setting"
 
 
 class NodeNameTaken(LithifyError):
-    """Another running node on this machine has this name; give this one another NODE_NAME."""
+    """Another running node on this machine has this name; set another NODE_NAME."""
 
     code = "node_name_taken"
 
 
 class ServiceUnavailable(LithifyError):
-    """The service gave no usable answer in time; the poll may be repeated as it is."""
+    """The service gave no valid response in time; the poll may be repeated unchanged."""
 
     code = "service_unavailable"
     retryable = True
 
 
 class CredentialRefused(LithifyError):
-    """The service does not accept this worker's credential; make a new one and set WORKER_CREDENTIAL."""
+    """The service rejects the credential of this worker; create a new one and set WORKER_CREDENTIAL."""
 
     code = "credential_refused"
 
 
 class PollRefused(LithifyError):
-    """The service calls this poll malformed; repeating it unchanged cannot succeed."""
+    """The service rejects this poll as malformed; repeating it unchanged cannot succeed."""
 
     code = "poll_refused"
 
 
 class BadAssignment(LithifyError):
-    """An assignment's specification cannot be read by this build; the reason says which part."""
+    """This build cannot read the specification of an assignment; the message names the invalid part."""
 
     code = "bad_assignment"
 
@@ -49,6 +49,6 @@ class ResultMissing(LithifyError):
 
 
 class MergerDied(LithifyError):
-    """What merges here is gone and cannot be used again in this process; the node ends and must be restarted."""
+    """The merger of this process has died and cannot be restarted in it; the node exits and must be restarted."""
 
     code = "merger_died"

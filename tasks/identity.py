@@ -1,7 +1,7 @@
-"""A node's name and scratch folder: held by one process at a time, wiped when it starts.
+"""Name and scratch folder of a node: held by one process at a time, emptied at its start.
 
-The name is also that of the node's own queue, so two nodes must never share it: a lock on a file in the node's folder
-is held as long as the process lives, however it ends.
+The queue of the node has the same name, so two nodes must never share it. The process holds a lock on a file in the
+folder of the node; the kernel releases it however the process ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class NodeIdentity:
-    """A claimed name with its folder. ``release`` (or the end of the process) lets the name go."""
+    """A claimed name with its folder. ``release`` or the end of the process frees the name."""
 
     def __init__(self, name: str, folder: Path, lock: int) -> None:
         self.name = name
@@ -28,12 +28,12 @@ class NodeIdentity:
         self._lock = lock
 
     def wipe(self) -> None:
-        """Delete whatever a run left behind and leave an empty scratch folder."""
+        """Delete the files of earlier runs; the scratch folder is empty afterwards."""
         shutil.rmtree(self.scratch, ignore_errors=True)
         self.scratch.mkdir(parents=True, exist_ok=True)
 
     def release(self) -> None:
-        """Delete the scratch folder and let the name go; doing it twice is harmless."""
+        """Delete the scratch folder and free the name; idempotent."""
         shutil.rmtree(self.scratch, ignore_errors=True)
         if self._lock >= 0:
             os.close(self._lock)
@@ -43,7 +43,7 @@ class NodeIdentity:
 def claim_name(home: Path, wanted: str = "") -> NodeIdentity:
     """Claim ``wanted``, or the first free of host, host-2, host-3 …
 
-    NodeNameTaken: the wanted name (or every numbered one) is held by a running node.
+    Raises NodeNameTaken if running nodes hold the wanted name (or every numbered one).
     """
     base = wanted or default_node_name()
     if not _NAME.fullmatch(base):

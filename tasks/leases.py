@@ -1,15 +1,17 @@
-"""What a compactor node holds: its jobs, their leases, and what it has to say about them at the next poll.
+"""Lease table of a compactor node: its jobs, their leases, and the reports for the next poll.
 
-Pure bookkeeping behind one lock; nothing here calls the service, the broker or Spark. The rules:
+State behind one lock; nothing here calls the service, the broker or Spark. Rules:
 
-1. An entry is a (job, token) pair. The same job under a new token is another entry: results carry the token in their
-   ids, so the old run is stopped and a new one starts.
-2. A pair begins once, however often its message is delivered: ``begin`` moves it from assigned to running.
-3. A pair that was reported as in progress and is not among the answered leases is lost: drop it, or stop its run.
-4. A lease counts from the moment the poll was *sent*, on the monotonic clock, so the node gives up before the service.
-5. A finished pair leaves the table with the first answered poll that reported it, whatever the answer says of it.
-6. A pair whose lease ran out without an answer is stopped and then given back, because after an outage of the service
-   the schedule may still hold it for us.
+1. An entry is a (job, token) pair. The same job under a new token is another entry: ids of results contain the token,
+   so the old run is stopped and a new one starts.
+2. A pair starts once, however often its message is delivered: ``begin`` moves it from assigned to running.
+3. A pair that was reported as in progress and has no lease in the response is lost: its entry is dropped, or its run
+   is stopped.
+4. A lease counts from the time at which the poll was *sent*, on the monotonic clock, so it expires here before it
+   expires in the service.
+5. A finished pair is removed by the first answered poll that reported it, whatever the response.
+6. A pair whose lease expires without a response is stopped and then released, because after an outage of the service
+   the schedule may still assign it to this node.
 """
 
 from __future__ import annotations
@@ -35,20 +37,20 @@ Pair = tuple[str, str]
 
 
 class LeaseState(enum.StrEnum):
-    """Where a held job stands."""
+    """State of a held job."""
 
-    ASSIGNED = "assigned"  # given to us, its message is on the way
-    RUNNING = "running"  # a thread merges it
-    STOPPING = "stopping"  # its run was told to stop and has not ended yet
-    FINISHED = "finished"  # to be reported: a result, a reason, or neither (given back)
+    ASSIGNED = "assigned"  # its message has not arrived yet
+    RUNNING = "running"  # a thread is merging it
+    STOPPING = "stopping"  # its run is cancelled and has not ended yet
+    FINISHED = "finished"  # to be reported: a result, a failure reason, or neither (released)
 
 
 @dataclass(slots=True, kw_only=True)
 class HeldJob:
     """One entry of the table. Only the table changes it.
 
-    ``deadline`` and ``since`` are seconds of the monotonic clock. ``is_ours`` is False once the service has said that
-    the job is not ours any more: then nothing is reported.
+    ``deadline`` and ``since`` are seconds of the monotonic clock. ``is_owned`` is False once a response did not
+    renew the lease: then nothing is reported.
     """
 
     job: str
@@ -57,7 +59,7 @@ class HeldJob:
     deadline: float
     since: float
     state: LeaseState = LeaseState.ASSIGNED
-    is_ours: bool = True
+    is_owned: bool = True
     progress: Progress | None = None
     result: dict[str, Any] | None = None
     reason: FailureReason | None = None
@@ -67,7 +69,7 @@ class HeldJob:
         return self.job, self.token
 
     def update(self) -> JobUpdate:
-        """What to say of this job at the next poll."""
+        """Return the report on this job for the next poll."""
         if self.state is not LeaseState.FINISHED:
             return JobUpdate(job=self.job, token=self.token, status=UpdateStatus.IN_PROGRESS, progress=self.progress)
         if self.result is not None:
@@ -77,40 +79,40 @@ class HeldJob:
 
 @dataclass(frozen=True, slots=True)
 class PollOutcome:
-    """What an answered poll changed: pairs to enqueue, pairs whose runs must stop."""
+    """Changes by an answered poll: pairs to enqueue, and pairs whose runs must stop."""
 
     assigned: tuple[Pair, ...] = ()
     lost: tuple[Pair, ...] = ()
 
 
 class LeaseTable:
-    """The node's held jobs. Every method is safe to call from any thread."""
+    """The jobs that a node holds. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Condition()
         self._held: dict[Pair, HeldJob] = {}
 
-    # What the poll loop asks.
+    # Called by the poll loop.
 
     def updates(self) -> tuple[JobUpdate, ...]:
-        """Reports for the next poll: every job that is still ours."""
+        """Return the reports for the next poll: one for each owned job whose run is not stopping."""
         with self._lock:
             return tuple(
-                held.update() for held in self._held.values() if held.is_ours and held.state is not LeaseState.STOPPING
+                held.update() for held in self._held.values() if held.is_owned and held.state is not LeaseState.STOPPING
             )
 
     def is_any_stopping(self) -> bool:
-        """Whether a job that is still ours is left out of the reports, as its run has not ended yet."""
+        """Return whether an owned job is missing in the reports because its run has not ended yet."""
         with self._lock:
-            return any(held.is_ours and held.state is LeaseState.STOPPING for held in self._held.values())
+            return any(held.is_owned and held.state is LeaseState.STOPPING for held in self._held.values())
 
     def busy(self) -> tuple[dict[str, Any], ...]:
-        """Specifications of all jobs that take up a slot: assigned, running, or not yet stopped."""
+        """Return the specifications of all jobs that occupy a slot: assigned, running or stopping."""
         with self._lock:
             return tuple(held.spec for held in self._held.values() if held.state is not LeaseState.FINISHED)
 
-    def take_in(self, reported: Iterable[JobUpdate], response: PollResponse, sent_at: float) -> PollOutcome:
+    def apply_response(self, reported: Iterable[JobUpdate], response: PollResponse, sent_at: float) -> PollOutcome:
         """Apply an answered poll that carried ``reported`` and was sent at ``sent_at`` (monotonic seconds)."""
         granted = {(lease.job, lease.token): lease.expires_in for lease in response.leases}
         with self._lock:
@@ -120,7 +122,7 @@ class LeaseTable:
         return PollOutcome(assigned=tuple(assigned), lost=tuple(lost))
 
     def forget_finished(self, reported: Iterable[JobUpdate]) -> None:
-        """Drop finished jobs whose reports the service refuses to read; their leases run out."""
+        """Drop finished jobs whose reports the service rejects; their leases expire."""
         with self._lock:
             for update in reported:
                 if update.status is not UpdateStatus.IN_PROGRESS:
@@ -128,7 +130,7 @@ class LeaseTable:
             self._lock.notify_all()
 
     def expire(self) -> tuple[Pair, ...]:
-        """Stop every job whose lease ran out; return those whose runs must stop."""
+        """Stop every job whose lease has expired; return the pairs whose runs must stop."""
         now = self._clock()
         with self._lock:
             late = [
@@ -139,7 +141,7 @@ class LeaseTable:
             return tuple(held.pair for held in late if self._stop(held))
 
     def next_deadline(self) -> float | None:
-        """When the first lease of a job that still counts on it runs out (monotonic seconds)."""
+        """Return when the first lease of an assigned or running job expires (monotonic seconds)."""
         with self._lock:
             return min(
                 (
@@ -151,7 +153,7 @@ class LeaseTable:
             )
 
     def overdue(self, seconds: float) -> tuple[Pair, ...]:
-        """Assigned pairs whose message has not arrived for so long; they are given back."""
+        """Release the assigned pairs whose message has not arrived for ``seconds``; return them."""
         now = self._clock()
         with self._lock:
             late = [
@@ -161,8 +163,8 @@ class LeaseTable:
                 held.state = LeaseState.FINISHED
             return tuple(held.pair for held in late)
 
-    def give_back(self, pairs: Iterable[Pair] | None = None) -> tuple[Pair, ...]:
-        """Give these jobs (or all) back unfinished; return those whose runs must stop."""
+    def release(self, pairs: Iterable[Pair] | None = None) -> tuple[Pair, ...]:
+        """Release these jobs (default: all) unfinished; return the pairs whose runs must stop."""
         with self._lock:
             chosen = list(self._held) if pairs is None else list(pairs)
             held = [self._held[pair] for pair in chosen if pair in self._held]
@@ -171,7 +173,7 @@ class LeaseTable:
             )
 
     def abandon_runs(self) -> tuple[Pair, ...]:
-        """Count runs that did not stop in time as ended, so that the last poll gives their jobs back."""
+        """Treat runs that did not stop in time as ended, so that the last poll releases their jobs."""
         with self._lock:
             stuck = [held for held in self._held.values() if held.state is LeaseState.STOPPING]
             for held in stuck:
@@ -179,16 +181,16 @@ class LeaseTable:
             return tuple(held.pair for held in stuck)
 
     def wait_until_idle(self, seconds: float) -> bool:
-        """Wait until no run is left; False when the time is over first."""
+        """Wait until no run is left; return False if ``seconds`` pass first."""
         with self._lock:
             return self._lock.wait_for(
                 lambda: all(held.state is LeaseState.FINISHED for held in self._held.values()), timeout=seconds
             )
 
-    # What a run asks.
+    # Called by runs.
 
     def begin(self, pair: Pair) -> HeldJob | None:
-        """Start a pair; None if it is not (or not any more) waiting to be started."""
+        """Start a pair; return None if it is not in state assigned."""
         with self._lock:
             held = self._held.get(pair)
             if held is None or held.state is not LeaseState.ASSIGNED:
@@ -198,20 +200,20 @@ class LeaseTable:
             return held
 
     def is_stopped(self, pair: Pair) -> bool:
-        """Whether the run of this pair should end: lost, given back, or unknown."""
+        """Return whether the run of this pair should end: it is lost, released or unknown."""
         with self._lock:
             held = self._held.get(pair)
             return held is None or held.state is not LeaseState.RUNNING
 
     def note_progress(self, pair: Pair, progress: Progress) -> None:
-        """Remember how far a run is, for the next poll."""
+        """Store the progress of a run for the next poll."""
         with self._lock:
             held = self._held.get(pair)
             if held is not None:
                 held.progress = progress
 
     def finish(self, pair: Pair, *, result: dict[str, Any] | None = None, reason: FailureReason | None = None) -> bool:
-        """End a run; True if what it did will be reported as it is, False if it had been told to stop."""
+        """End a run; return True if its outcome will be reported, False if it was stopped before."""
         with self._lock:
             held = self._held.get(pair)
             if held is None or held.state not in (LeaseState.RUNNING, LeaseState.STOPPING):
@@ -222,10 +224,10 @@ class LeaseTable:
             self._end(held)
             return was_running
 
-    # Below here the lock is held.
+    # The methods below are called with the lock held.
 
     def _settle(self, update: JobUpdate, granted: dict[Pair, float], sent_at: float) -> Pair | None:
-        """Apply the answer about one reported pair; the pair if its run must stop."""
+        """Apply the response to one reported pair; return the pair if its run must stop."""
         pair = (update.job, update.token)
         held = self._held.get(pair)
         if held is None:
@@ -236,7 +238,7 @@ class LeaseTable:
         if pair in granted:
             held.deadline = sent_at + granted[pair]
             return None
-        held.is_ours = False
+        held.is_owned = False
         if held.state is LeaseState.RUNNING:
             held.state = LeaseState.STOPPING
             return pair
@@ -245,7 +247,7 @@ class LeaseTable:
         return None
 
     def _accept(self, assignment: Assignment, sent_at: float) -> Pair | None:
-        """Take a new pair in; a pair already held only has its lease renewed."""
+        """Add a new pair and return it; for a pair already held, only renew its lease."""
         pair = (assignment.job, assignment.token)
         deadline = sent_at + assignment.expires_in
         if (held := self._held.get(pair)) is not None:
@@ -261,7 +263,7 @@ class LeaseTable:
         return pair
 
     def _stop(self, held: HeldJob) -> bool:
-        """Tell a job to stop; True if a run has to notice, False if it is given back right here."""
+        """Stop a job; return True if a run has to end first, False if the job is released at once."""
         if held.state is LeaseState.RUNNING:
             held.state = LeaseState.STOPPING
             return True
@@ -270,7 +272,7 @@ class LeaseTable:
         return False
 
     def _end(self, held: HeldJob) -> None:
-        if held.is_ours:
+        if held.is_owned:
             held.state = LeaseState.FINISHED
         else:
             del self._held[held.pair]

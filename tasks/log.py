@@ -1,4 +1,4 @@
-"""The log of tasks and nodes: one line per use case, an event name and key-values, as JSON on standard error."""
+"""Logging of tasks and nodes: one JSON line per event on standard error, with an event name and key-value pairs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import structlog
 
 
 def configure_log(level: str) -> None:
-    """Send our events and the libraries' warnings to standard error; ``level`` is a name of ``logging``."""
+    """Log events, and warnings of libraries, to standard error; ``level`` is a level name of ``logging``."""
     number = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
     logging.basicConfig(
         stream=sys.stderr, level=max(number, logging.WARNING), format="%(levelname)s %(name)s: %(message)s"
@@ -31,6 +31,6 @@ def configure_log(level: str) -> None:
 
 
 def _add_severity(_: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Name how grave an event is; ``level`` is a job's compaction level here."""
+    """Add the severity of an event; the key ``level`` is already used for the compaction level of a job."""
     event["severity"] = "error" if method == "exception" else method
     return event

@@ -1,4 +1,4 @@
-"""How a node merges: the operations it needs of whatever runs its jobs, and what may come back."""
+"""Interface of mergers: the operations that a node needs, and the outcomes of jobs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Protocol
 from engine.protocol.messages import Progress
 
 Outcome = dict[str, Any] | Exception
-"""A job's result as JSON of its lane, or why there is none."""
+"""Result of a job as JSON of its lane, or the error."""
 
 
 class Merger(Protocol):
     """Runs batches of jobs, several batches at a time from several threads."""
 
     def start(self) -> None:
-        """Get ready and prove it with known answers; raises when this node must not take work."""
+        """Initialise and run the known-answer test; raise an error if this node must not take work."""
 
     def merge(
         self,
@@ -28,11 +28,11 @@ class Merger(Protocol):
         """Merge the jobs of one message together (specifications by job name); return one outcome per job name.
 
         ``batch`` names them for ``interrupt``. ``cancelled(job)`` and ``progress(job, …)`` may be called from any
-        thread. An exception means that no job of the batch has an outcome; MergerDied also that none ever will.
+        thread. An exception means that no job of the batch has an outcome; MergerDied also that this merger is dead.
         """
 
     def interrupt(self, batch: str) -> None:
-        """Stop a batch of which no job is wanted any more; its ``merge`` returns or raises soon."""
+        """Stop a batch whose jobs are all cancelled; its ``merge`` returns or raises soon."""
 
     def stop(self) -> None:
-        """Give everything back; running merges raise."""
+        """Release all resources; running merges raise an error."""

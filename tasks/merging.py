@@ -1,6 +1,6 @@
-"""The two ways a node can merge: on Spark (the way), or in this process (small machines without Java, tests).
+"""Selects the merger of a node: on Spark (the default), or in this process (small machines without Java, tests).
 
-Both give the same bytes. Which one is the setting MERGE_ON. A batch may hold jobs of every kind.
+Both write the same bytes. The setting MERGE_ON selects one. A batch may contain jobs of every kind.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tasks.settings import NodeSettings
 
 
 def make_merger(settings: NodeSettings, scratch: Path) -> Merger:
-    """Return the merger of the setting MERGE_ON; nothing of Spark is imported unless it is wanted."""
+    """Return the merger of the setting MERGE_ON; PySpark is imported only if that is Spark."""
     if settings.merge_on == "engine":
         from tasks.engine_merger import EngineMerger
 

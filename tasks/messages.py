@@ -1,33 +1,31 @@
-"""The messages a node receives. Each is an edge: names in, one call.
+"""Celery tasks of a compactor node: merge, echo and wake.
 
-Delivered three times they do what they do once: the lease table decides what a message starts, and an echo or a
-wake-up more is harmless. A process without a node (a shell, a test) ignores them.
+Each task may be delivered more than once. The lease table starts a job once, and a repeated echo or wake-up has no
+further effect. In a process without a node (a shell, a test) the tasks do nothing.
 """
 
 from __future__ import annotations
-
-from celery import Task
 
 from tasks.app import app
 from tasks.queues import ECHO_TASK, MERGE_TASK, WAKE_TASK
 
 
-@app.task(name=MERGE_TASK, bind=True)
-def merge(self: Task, pairs: list[list[str]]) -> None:
-    """Run those of these (job, token) pairs that wait for their start."""
-    if self.app.node is not None:
-        self.app.node.run([(job, token) for job, token in pairs])
+@app.task(name=MERGE_TASK)
+def merge(pairs: list[list[str]]) -> None:
+    """Run those of these (job, token) pairs that are assigned and not yet started."""
+    if app.node is not None:
+        app.node.run([(job, token) for job, token in pairs])
 
 
-@app.task(name=ECHO_TASK, bind=True)
-def echo(self: Task) -> None:
-    """A node's own message arrived: it hears its broker."""
-    if self.app.courier is not None:
-        self.app.courier.heard()
+@app.task(name=ECHO_TASK)
+def echo() -> None:
+    """Note that a message of this node arrived: the broker delivers."""
+    if app.courier is not None:
+        app.courier.note_echo()
 
 
-@app.task(name=WAKE_TASK, bind=True)
-def wake(self: Task) -> None:
-    """Poll now: somebody knows of new work."""
-    if self.app.node is not None:
-        self.app.node.wake()
+@app.task(name=WAKE_TASK)
+def wake() -> None:
+    """Poll now: new work is known."""
+    if app.node is not None:
+        app.node.wake()

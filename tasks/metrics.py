@@ -1,9 +1,9 @@
-"""What node, control and beat show of themselves at METRICS_PORT: counted where it happens, gone with the process.
+"""Metrics of node, control and beat, counted in the process and served at METRICS_PORT.
 
-METRICS_PORT          port of the metrics of this process (default: none are shown)
+METRICS_PORT          port of the metrics of this process (default: metrics are not served)
 METRICS_HOST          address it listens on (default 127.0.0.1)
 
-A port that is taken does not stop the process: metrics are worth less than merges.
+A port in use does not stop the process: merges matter more than metrics.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tasks.metrics_server import MetricsServer, QuietHandler
 DEFAULT_HOST = "127.0.0.1"
 
 log = structlog.get_logger(__name__)
-disable_created_metrics()  # when a counter was made is no measurement of ours
+disable_created_metrics()  # the creation time of a counter is of no use here
 
 
 class ProcessMetrics:
-    """The metrics of one process, by name; ``registry`` is what is shown."""
+    """The metrics of one process, by name; ``registry`` is served."""
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self.registry = CollectorRegistry()
@@ -44,15 +44,15 @@ class ProcessMetrics:
         return kind(metric.name, metric.meaning, metric.labels, registry=self.registry)
 
     def count(self, name: str, *labels: str, amount: float = 1) -> None:
-        """Add to a counter."""
+        """Increase a counter by ``amount``."""
         self._labelled(name, labels).inc(amount)
 
     def observe(self, name: str, *labels: str, value: float) -> None:
-        """Note how long something took."""
+        """Record a duration of ``value`` seconds in a histogram."""
         self._labelled(name, labels).observe(value)
 
     def read(self, name: str, read: Callable[[], float]) -> None:
-        """Let a gauge be read whenever it is asked for."""
+        """Set the function that returns the value of a gauge at each scrape."""
         self._by_name[name].set_function(read)
 
     def _labelled(self, name: str, labels: tuple[str, ...]) -> Any:
@@ -65,8 +65,8 @@ control_metrics = ProcessMetrics(CONTROL_METRICS)
 beat_metrics = ProcessMetrics(BEAT_METRICS)
 
 
-def show(metrics: ProcessMetrics, environment: Mapping[str, str] = os.environ) -> Callable[[], None]:
-    """Serve the metrics if METRICS_PORT says where; return what ends that."""
+def serve(metrics: ProcessMetrics, environment: Mapping[str, str] = os.environ) -> Callable[[], None]:
+    """Serve the metrics if METRICS_PORT is set; return a function that stops the server."""
     text = environment.get("METRICS_PORT", "")
     if not text:
         return lambda: None
@@ -75,11 +75,11 @@ def show(metrics: ProcessMetrics, environment: Mapping[str, str] = os.environ) -
         server = make_server(host, int(text), make_wsgi_app(metrics.registry), MetricsServer, QuietHandler)
     except (OSError, ValueError, OverflowError) as error:
         advice = "set METRICS_PORT to a free port, and METRICS_HOST to an address of this machine"
-        log.error("metrics_not_shown", port=text, reason=str(error), advice=advice)
+        log.error("metrics_not_served", port=text, reason=str(error), advice=advice)
         return lambda: None
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()
-    log.info("metrics_shown", host=host, port=server.server_address[1])
+    log.info("metrics_served", host=host, port=server.server_address[1])
 
     def stop() -> None:
         server.shutdown()
@@ -90,13 +90,13 @@ def show(metrics: ProcessMetrics, environment: Mapping[str, str] = os.environ) -
 
 
 class TaskCounter:
-    """Counts the tasks of a control worker by Celery's signals."""
+    """Counts the tasks of a control worker from Celery's signals."""
 
     def __init__(self) -> None:
         self._started: dict[str, float] = {}
 
     def connect(self) -> None:
-        """Begin to count."""
+        """Start counting."""
         signals.task_prerun.connect(self._begin, weak=False)
         signals.task_postrun.connect(self._end, weak=False)
 
@@ -115,16 +115,16 @@ def count_sent(sender: str, **_: Any) -> None:
     beat_metrics.count("lithify_beat_tasks_sent_total", sender)
 
 
-def show_in_control_and_beat() -> None:
-    """Connect to Celery's signals: whichever of the two this process becomes shows its metrics."""
+def serve_in_control_and_beat() -> None:
+    """Connect to Celery's signals: the process serves the metrics of the role, control or beat, that it starts."""
 
     def control(**_: Any) -> None:
         TaskCounter().connect()
-        show(control_metrics)
+        serve(control_metrics)
 
     def beat(**_: Any) -> None:
         signals.before_task_publish.connect(count_sent, weak=False)
-        show(beat_metrics)
+        serve(beat_metrics)
 
     signals.worker_init.connect(control, weak=False)
     signals.beat_init.connect(beat, weak=False)

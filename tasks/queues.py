@@ -1,4 +1,4 @@
-"""The names of a node's queues and messages."""
+"""Names of the queues and Celery tasks of a node."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ WAKE_TASK = "compactor.wake"
 
 
 def own_queue(node_name: str) -> str:
-    """The queue of one node."""
+    """Return the name of the queue of one node."""
     return f"compactor.{node_name}"

@@ -1,8 +1,8 @@
-"""The node's way to the service: one operation, ``poll``, over HTTP.
+"""HTTP client of the service, with one operation: ``poll``.
 
-A poll may be repeated: reports are fenced by their tokens and refreshes are idempotent. So what may be a passing
-trouble (no connection, no answer in time, any other status) is tried again a few times with full jitter, all within
-``POLL_SECONDS_MAX``, which stays below a lease.
+A poll may be repeated: reports carry fencing tokens and renewals are idempotent. Temporary errors (no connection, no
+response in time, any other status) are retried a few times with full jitter, within ``POLL_SECONDS_MAX``, which is
+below a lease.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ CONNECT_SECONDS_MAX = 2.0
 ATTEMPTS_MAX = 3
 FIRST_DELAY_SECONDS = 0.1
 RESPONSE_BYTES_MAX = 64 << 20
-"""Most bytes of an answer that are read: a capacity of jobs of 20 sources each stays far below."""
+"""Largest response that is read; full capacity in jobs of 20 sources each stays far below."""
 
 
 class ServiceClient:
-    """Polls one service with one credential. ``pause`` waits between attempts and ends early when it may."""
+    """Polls one service with one credential. ``pause`` waits between attempts and may return early."""
 
     def __init__(
         self,
@@ -42,8 +42,8 @@ class ServiceClient:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._pause = pause or threading.Event().wait
-        self.on_lost: Callable[[], object] = lambda: None
-        """Called when an attempt got no answer, although the service may have acted on it."""
+        self.on_response_lost: Callable[[], object] = lambda: None
+        """Called when an attempt got no response, although the service may have handled it."""
         self._http = httpx.Client(
             base_url=url.rstrip("/"),
             headers={"Authorization": f"Bearer {credential}"},
@@ -52,17 +52,18 @@ class ServiceClient:
         )
 
     def poll(self, request: PollRequest) -> PollResponse:
-        """Report, renew and ask for work.
+        """Report, renew leases and request work.
 
-        ServiceUnavailable: no usable answer in time. CredentialRefused: 401 or 403. PollRefused: 400, 413 or 422.
+        Raises ServiceUnavailable without a valid response in time, CredentialRefused on 401 or 403, and PollRefused on
+        400, 413 or 422.
         """
         body = wire.request_to_wire(request)
         give_up_at = time.monotonic() + POLL_SECONDS_MAX
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
-                return self._ask(body)
+                return self._send(body)
             except ServiceUnavailable:
-                self.on_lost()
+                self.on_response_lost()
                 delay = random.uniform(0, FIRST_DELAY_SECONDS * 4 ** (attempt - 1))
                 if attempt == ATTEMPTS_MAX or time.monotonic() + delay + CONNECT_SECONDS_MAX > give_up_at:
                     raise
@@ -73,38 +74,40 @@ class ServiceClient:
         """Close the connections."""
         self._http.close()
 
-    def _ask(self, body: dict[str, Any]) -> PollResponse:
+    def _send(self, body: dict[str, Any]) -> PollResponse:
         try:
-            with self._http.stream("POST", POLL_PATH, json=body) as answer:
-                content = _bounded_content(answer)
+            with self._http.stream("POST", POLL_PATH, json=body) as response:
+                content = _bounded_content(response)
         except httpx.HTTPError as error:
             raise ServiceUnavailable(f"{self._http.base_url}: {type(error).__name__} {error}".rstrip()) from error
-        _check_status(answer, content)
+        _check_status(response, content)
         return _decode(content)
 
 
-def _bounded_content(answer: httpx.Response) -> bytes:
+def _bounded_content(response: httpx.Response) -> bytes:
     content = bytearray()
-    for chunk in answer.iter_bytes():
+    for chunk in response.iter_bytes():
         content += chunk
         if len(content) > RESPONSE_BYTES_MAX:
-            raise ServiceUnavailable(f"the answer is larger than {RESPONSE_BYTES_MAX} bytes; is this the service?")
+            raise ServiceUnavailable(
+                f"the response is larger than {RESPONSE_BYTES_MAX} bytes; check that SERVICE_URL is the service"
+            )
     return bytes(content)
 
 
-def _check_status(answer: httpx.Response, content: bytes) -> None:
-    if answer.is_success:
+def _check_status(response: httpx.Response, content: bytes) -> None:
+    if response.is_success:
         return
-    said = f"{answer.request.url}: {answer.status_code} {content[:500].decode(errors='replace')}"
-    if answer.status_code in (401, 403):
-        raise CredentialRefused(said)
-    if answer.status_code in (400, 413, 422):
-        raise PollRefused(said)
-    raise ServiceUnavailable(said)
+    message = f"{response.request.url}: {response.status_code} {content[:500].decode(errors='replace')}"
+    if response.status_code in (401, 403):
+        raise CredentialRefused(message)
+    if response.status_code in (400, 413, 422):
+        raise PollRefused(message)
+    raise ServiceUnavailable(message)
 
 
 def _decode(content: bytes) -> PollResponse:
     try:
         return wire.response_from_wire(json.loads(content))
     except (ValueError, LithifyError) as error:
-        raise ServiceUnavailable(f"the answer is not a poll response: {error}") from error
+        raise ServiceUnavailable(f"the response is not a poll response: {error}") from error

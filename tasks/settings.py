@@ -1,16 +1,16 @@
-"""The settings of a compactor node, all from the environment; it needs no database and no Django.
+"""Settings of a compactor node, read from the environment; it needs no database and no Django.
 
-SERVICE_URL           where the web process answers (default ``http://127.0.0.1:8000``)
-WORKER_CREDENTIAL     what ``manage.py create_worker_credential`` printed (required)
+SERVICE_URL           URL of the web process (default ``http://127.0.0.1:8000``)
+WORKER_CREDENTIAL     output of ``manage.py create_worker_credential`` (required)
 BROKER_URL            the Celery broker (default: Redis on this machine)
 OBJECT_STORE_URL      ``file://…`` or ``s3://…`` (default: a folder in LITHIFY_HOME)
 LITHIFY_HOME          folder for scratch files (default ``.lithify``)
-NODE_NAME             the worker's name (default: the host name, numbered when several nodes share a home)
-NODE_CAPACITY         most jobs at once (default: logical cores)
-NODE_MEMORY_BYTES     memory for merges (default: half of the machine's)
-POLL_SECONDS          seconds between polls without news (default 1)
+NODE_NAME             name of the worker (default: the host name, numbered when several nodes share a home)
+NODE_CAPACITY         maximum of concurrent jobs (default: logical cores)
+NODE_MEMORY_BYTES     memory for merges, bytes (default: half of the memory of the machine)
+POLL_SECONDS          seconds between polls without events (default 1)
 MERGE_ON              ``spark`` (default) or ``engine``: in this process, for machines without Java
-LOG_LEVEL             of the node's log (default INFO)
+LOG_LEVEL             log level of the node (default INFO)
 
 Spark's own settings (``SPARK_MASTER``, ``SPARK_REMOTE``, ``SPARK_ARCHIVE``, ``SPARK_SECRET_FILE``,
 ``ALLOW_INSECURE_SPARK``) are read by ``spark.session``.
@@ -30,13 +30,13 @@ from tasks.errors import BadSetting
 DEFAULT_SERVICE_URL = "http://127.0.0.1:8000"
 DEFAULT_BROKER_URL = "redis://127.0.0.1:6379/0"
 MEMORY_SHARE = 0.5
-"""Share of the machine's memory that merges may plan with; the rest is Spark's, the system's and the page cache's."""
+"""Share of the memory of the machine for merges; the rest is for Spark, the system and the page cache."""
 CAPACITY_MAX = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
-    """See the module's docstring; sizes in bytes, times in seconds. ``name`` is "" when it may be chosen freely."""
+    """See the module's docstring; sizes in bytes, times in seconds. ``name`` is "" if NODE_NAME is not set."""
 
     service_url: str
     credential: str
@@ -51,11 +51,11 @@ class NodeSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> NodeSettings:
-        """Read the settings; BadSetting names the variable that is missing or makes no sense."""
+        """Read the settings; raise BadSetting with the name of a missing or invalid variable."""
         home = Path(environment.get("LITHIFY_HOME") or ".lithify").resolve()
         credential = environment.get("WORKER_CREDENTIAL", "")
         if not credential:
-            raise BadSetting("WORKER_CREDENTIAL is not set; manage.py create_worker_credential NAME prints one")
+            raise BadSetting("WORKER_CREDENTIAL is not set; create one with manage.py create_worker_credential NAME")
         return cls(
             service_url=environment.get("SERVICE_URL") or DEFAULT_SERVICE_URL,
             credential=credential,
@@ -71,7 +71,7 @@ class NodeSettings:
 
 
 def default_node_name() -> str:
-    """Return the name a node has when nobody chose one."""
+    """Return the name of a node without NODE_NAME."""
     return socket.gethostname() or "node"
 
 
@@ -86,12 +86,12 @@ def _number(environment: Mapping[str, str], name: str, default: float, low: floa
     except ValueError:
         raise BadSetting(f"{name}={text!r} is not a number") from None
     if not low <= value <= high:
-        raise BadSetting(f"{name}={text} is outside {low:g} to {high:g}")
+        raise BadSetting(f"{name}={text} is outside the range {low:g} to {high:g}")
     return value
 
 
 def _choice(environment: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
     text = environment.get(name) or choices[0]
     if text not in choices:
-        raise BadSetting(f"{name}={text!r} is none of {', '.join(choices)}")
+        raise BadSetting(f"{name}={text!r} is not one of {', '.join(choices)}")
     return text

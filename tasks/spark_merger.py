@@ -28,7 +28,7 @@ from tasks.specs import Spec, read_specs
 
 
 class SparkMerger:
-    """Makes the session in the node's own process when the node starts; never forked."""
+    """Creates the session in the process of the node when the node starts; the process must not fork afterwards."""
 
     def __init__(self, store_url: str, scratch: Path) -> None:
         self._store_url = store_url
@@ -38,7 +38,7 @@ class SparkMerger:
         self._is_stopped = False
 
     def start(self) -> None:
-        """Start Spark and prove with known answers that its executors run this build."""
+        """Start Spark and check with the known-answer test that its executors run this build."""
         with self._lock:
             if self._is_stopped:
                 raise MergerDied("the node is stopping")
@@ -68,22 +68,22 @@ class SparkMerger:
             raise MergerDied("there is no Spark session")
         merged: dict[str, Any] = {}
         kinds: list[tuple[Sequence[Spec], Callable[[], Mapping[str, Any]]]] = []
-        told: dict[str, Any] = {"tag": batch, "cancelled": cancelled, "progress": progress}
+        options: dict[str, Any] = {"tag": batch, "cancelled": cancelled, "progress": progress}
         if profiles:
-            kinds.append((profiles, lambda: profile_merge.run(session, profiles, self._store_url, **told)))
+            kinds.append((profiles, lambda: profile_merge.run(session, profiles, self._store_url, **options)))
         if blocks:
-            kinds.append((blocks, lambda: tsdb_merge.run(session, blocks, **told)))
+            kinds.append((blocks, lambda: tsdb_merge.run(session, blocks, **options)))
         if tables:
-            kinds.append((tables, lambda: table_merge.run(session, tables, **told)))
+            kinds.append((tables, lambda: table_merge.run(session, tables, **options)))
         if branches:
-            kinds.append((branches, lambda: _compact_branches(session, branches, self._store_url, told)))
-        # Each kind in a thread of its own: neither waits for the other.
+            kinds.append((branches, lambda: _compact_branches(session, branches, self._store_url, options)))
+        # Each kind has its own thread, so that kinds do not wait for each other.
         with ThreadPoolExecutor(len(kinds), thread_name_prefix="merge-kind") as pool:
             running = [(specs_of_kind, pool.submit(merge)) for specs_of_kind, merge in kinds]
         for specs_of_kind, future in running:
             try:
                 merged |= future.result()
-            except Exception as error:  # noqa: BLE001  the other kind's outcomes are kept
+            except Exception as error:  # noqa: BLE001  an error of one kind must not lose the outcomes of the others
                 self._check_alive(session, error)
                 merged |= dict.fromkeys((spec.job for spec in specs_of_kind), error)
         for outcome in merged.values():
@@ -94,10 +94,10 @@ class SparkMerger:
         return outcomes
 
     def interrupt(self, batch: str) -> None:
-        """Stop the Spark job of a batch; its tasks are told and its driver call raises."""
+        """Cancel the Spark job of a batch; its tasks are interrupted and its driver call raises."""
         session = self._session
         if session is not None:
-            with suppress(Exception):  # a session that cannot be told has nothing running
+            with suppress(Exception):  # a session that cannot be reached runs nothing
                 profile_merge.interrupt(session, batch)
 
     def stop(self) -> None:
@@ -106,11 +106,11 @@ class SparkMerger:
         with self._lock:
             session, self._session = self._session, None
         if session is not None:
-            with suppress(Exception):  # what is gone already needs no goodbye
+            with suppress(Exception):  # the session may have ended already
                 session.stop()
 
     def _visible(self, specs: Sequence[Spec], outcomes: dict[str, Outcome]) -> list[Spec]:
-        """Return the jobs whose bucket the executors can see; the others have their outcome."""
+        """Return the jobs whose bucket the executors can reach; add an error to ``outcomes`` for the others."""
         visible = []
         for spec in specs:
             url = self._store_url
@@ -127,21 +127,21 @@ class SparkMerger:
         return visible
 
     def _check_alive(self, session: SparkSession, error: Exception) -> None:
-        """Raise MergerDied if this trouble was the end of the session."""
+        """Raise MergerDied if the session has ended."""
         if not self._is_stopped and not _is_alive(session):
-            raise MergerDied(f"Spark is gone: {type(error).__name__}: {error}") from error
+            raise MergerDied(f"the Spark session has ended: {type(error).__name__}: {error}") from error
 
 
 def _compact_branches(
-    session: SparkSession, specs: Sequence[CatalogCompactSpec], store_url: str, told: dict[str, Any]
+    session: SparkSession, specs: Sequence[CatalogCompactSpec], store_url: str, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Fold small branches in this process, when nothing else wants the processor, and large ones on Spark."""
+    """Compact small branches in this process at idle priority, and large ones on Spark."""
     lower_thread_priority()
-    return catalog_compact.run_where_it_fits(session, specs, store_url, **told)
+    return catalog_compact.run_where_it_fits(session, specs, store_url, **options)
 
 
 def _is_alive(session: SparkSession) -> bool:
     try:
         return bool(session.range(1).count() == 1)
-    except Exception:  # noqa: BLE001  whatever it raises, it does not answer
+    except Exception:  # noqa: BLE001  any error means that the session is dead
         return False

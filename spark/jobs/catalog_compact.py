@@ -1,8 +1,8 @@
-"""Compactions of branches on Spark: the units of many jobs are merged in parallel, the driver writes the metaranges.
+"""Branch compactions on Spark: executors merge the units of many jobs in parallel, the driver writes metaranges.
 
-``run`` gives the same ids as ``engine.lanes.catalog.compact_job.run``: it is the same plan and the same units, which
-depend on nothing but themselves. Executors write ranges under the hash of their bytes, so that a task that runs twice
-does no harm; what a job without a result has written is swept by age.
+``run`` gives the same ids as ``engine.lanes.catalog.compact_job.run``: it runs the same plan and the same
+units, which are independent of each other. Executors write ranges under the hash of their bytes, so that a task may run
+twice; files of a job without a result are deleted by age.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from engine.lanes.catalog.plan.sensor import BuildPath, PathLimits, build_path
 from engine.protocol.messages import Progress
 from engine.storage import ObjectStore, cached_store
 from spark.errors import SparkJobFailed
-from spark.frames import PARTITIONS_MAX, run_orders
+from spark.frames import PARTITIONS_MAX, run_work_items
 from spark.job_groups import SMALL_JOB_BYTES, JobGroups, cancelled_error, grouped
 from spark.remote_errors import error_from_bytes, error_to_bytes
 from spark.tags import interrupt
@@ -55,10 +55,10 @@ def run(
     cancelled: Callable[[str], bool] = lambda job: False,
     progress: Callable[[str, Progress], None] = lambda job, progress: None,
 ) -> dict[str, Outcome]:
-    """Carry out ``specs`` and return a result or the error for each job name.
+    """Run ``specs`` and return a result or the error for each job name.
 
-    ``tag`` names the batch for ``interrupt(spark, tag)`` and must be new for each call. ``cancelled(job)`` is asked
-    often and from several threads; a job nobody wants gets MergeCancelled. ``progress`` counts bytes of entries.
+    ``tag`` names the batch for ``interrupt(spark, tag)`` and must be new for each call. ``cancelled(job)`` is called
+    often and from several threads; a cancelled job gets MergeCancelled. ``progress`` counts bytes of entries.
     """
     outcomes: dict[str, Outcome] = {}
     jobs = []
@@ -81,12 +81,12 @@ def run_where_it_fits(
     cancelled: Callable[[str], bool] = lambda job: False,
     progress: Callable[[str, Progress], None] = lambda job, progress: None,
 ) -> dict[str, Outcome]:
-    """Carry out as ``run`` does, but in this process what is not beyond the limits that its specification gives."""
+    """Run as ``run`` does, but in this process the jobs within the limits of their specifications."""
     store, large, outcomes = cached_store(store_url), [], dict[str, Outcome]()
     for spec in specs:
         try:
             outcome: Outcome | None = _run_here(spec, store, cancelled, progress)
-        except Exception as error:  # noqa: BLE001  one job's trouble is that job's outcome
+        except Exception as error:  # noqa: BLE001  an error of a job is the outcome of that job only
             outcome = error
         if outcome is None:
             large.append(spec)
@@ -101,17 +101,17 @@ def _run_here(
     cancelled: Callable[[str], bool],
     progress: Callable[[str, Progress], None],
 ) -> CatalogCompactResult | None:
-    """Carry a job out in this process; None if it is worth Spark."""
+    """Run a job in this process; return None if it exceeds the limits and needs Spark."""
     job = CompactJob.open(spec, store)
     plan = job.plan()
     limits = PathLimits(rows=spec.here_rows, size=spec.here_bytes)
     if build_path(rows=plan.rows, size=plan.size, units=len(plan.units), limits=limits) is BuildPath.SPARK:
         return None
 
-    def tell(done: int, total: int) -> None:
+    def report(done: int, total: int) -> None:
         progress(spec.job, Progress(done=done, total=total, phase="merge"))
 
-    return run_planned(job, plan, cancelled=partial(cancelled, spec.job), progress=tell)
+    return run_planned(job, plan, cancelled=partial(cancelled, spec.job), progress=report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class _Job:
 
 @dataclass(slots=True)
 class _Answers:
-    """What came back of a job: results of units, or the first error."""
+    """Results of the units of a job, or the first error."""
 
     results: list[UnitResult] = field(default_factory=list)
     error: LithifyError | None = None
@@ -140,7 +140,7 @@ class _Answers:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """What all jobs of one ``run`` share."""
+    """State shared by all jobs of one ``run``."""
 
     spark: SparkSession
     store_url: str
@@ -153,18 +153,20 @@ class _Batch:
         return JobGroups(spark=self.spark, tag=self.tag, cancelled=self.cancelled, merge=self._merge)
 
     def _merge(self, group: list[_Job]) -> dict[str, Outcome]:
-        wanted = self.groups.wanted(group)
-        for job in wanted:
+        active = self.groups.active_jobs(group)
+        for job in active:
             self.progress(job.name, Progress(done=0, total=job.size, phase="merge"))
-        answers = self._run(wanted)
+        answers = self._run(active)
         return {job.name: self._outcome(job, answers.get(job.name, _Answers())) for job in group}
 
     def _run(self, jobs: list[_Job]) -> dict[str, _Answers]:
         answers = {job.name: _Answers() for job in jobs}
-        orders = _orders(jobs, self.store_url)
-        if orders:
-            table = pa.table({"order": pa.array([json.dumps(order).encode() for order in orders], pa.binary())})
-            for row in run_orders(self.spark, table, merge_units, RESULT_DDL).to_pylist():
+        work_items = _work_items(jobs, self.store_url)
+        if work_items:
+            table = pa.table(
+                {"work_item": pa.array([json.dumps(work_item).encode() for work_item in work_items], pa.binary())}
+            )
+            for row in run_work_items(self.spark, table, merge_units, RESULT_DDL).to_pylist():
                 own = answers[row["job"]]
                 if row["error"]:
                     own.error = own.error or error_from_bytes(row["error"])
@@ -178,7 +180,7 @@ class _Batch:
         if answers.error:
             return answers.error
         if len(answers.results) != len(job.plan.units):
-            return SparkJobFailed(f"{len(answers.results)} answers of {len(job.plan.units)} came for job {job.name}")
+            return SparkJobFailed(f"job {job.name} has {len(answers.results)} results for {len(job.plan.units)} units")
         try:
             result = job.opened.finish(job.plan, answers.results)
         except LithifyError as error:
@@ -187,14 +189,14 @@ class _Batch:
         return result
 
 
-def _orders(jobs: Sequence[_Job], store_url: str) -> list[dict[str, Any]]:
-    """Return what tasks are told: units of one job each, a few where there are very many, the largest first."""
+def _work_items(jobs: Sequence[_Job], store_url: str) -> list[dict[str, Any]]:
+    """Return the work items, largest first: one unit each, or several of one job if there are very many."""
     total = sum(len(job.plan.units) for job in jobs)
-    together = -(-total // (PARTITIONS_MAX // 2))
+    per_item = -(-total // (PARTITIONS_MAX // 2))
     shares: list[tuple[int, _Job, Sequence[Unit]]] = []
     for job in jobs:
-        for start in range(0, len(job.plan.units), max(1, together)):
-            units = job.plan.units[start : start + together]
+        for start in range(0, len(job.plan.units), max(1, per_item)):
+            units = job.plan.units[start : start + per_item]
             shares.append((sum(unit.size for unit in units), job, units))
     shares.sort(key=lambda share: -share[0])
     return [
@@ -208,24 +210,24 @@ def _orders(jobs: Sequence[_Job], store_url: str) -> list[dict[str, Any]]:
 
 
 def merge_units(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Carry out the orders of one task, on an executor."""
+    """Process the work items of one task on an executor."""
     for batch in batches:
-        for data in batch.column("order").to_pylist():
-            order = json.loads(data)
-            spec = CatalogCompactSpec.from_json(order["spec"])
+        for data in batch.column("work_item").to_pylist():
+            work_item = json.loads(data)
+            spec = CatalogCompactSpec.from_json(work_item["spec"])
             result, error = None, None
             try:
-                # An executor is not told that a job is unwanted: Spark ends the Python of a task that it interrupts.
-                job = CompactJob.open(spec, cached_store(order["store_url"]))
-                result = run_at_low_priority(partial(_run_units, job, order["units"]))
-            except Exception as own_error:  # noqa: BLE001  an error of one job is its answer; the others go on
+                # Executors do not poll ``cancelled``: Spark ends the Python process of a task that it interrupts.
+                job = CompactJob.open(spec, cached_store(work_item["store_url"]))
+                result = run_at_low_priority(partial(_run_units, job, work_item["units"]))
+            except Exception as own_error:  # noqa: BLE001  an error of one job must not stop the others
                 error = error_to_bytes(own_error)
-            values = (spec.job, len(order["units"]), result, error)
+            values = (spec.job, len(work_item["units"]), result, error)
             yield pa.record_batch(
                 [pa.array([value], field.type) for value, field in zip(values, SCHEMA, strict=True)], schema=SCHEMA
             )
 
 
 def _run_units(job: CompactJob, units: Sequence[Any]) -> bytes:
-    """Write the ranges of these units; return what becomes of each as JSON."""
+    """Write the ranges of these units; return their results as JSON."""
     return json.dumps([unit_result_to_json(job.run_unit(unit_from_json(unit))) for unit in units]).encode()

@@ -1,8 +1,8 @@
-"""Profile merges on Spark: the datasets of many jobs are merged in parallel, the blocks are written by the driver.
+"""Profile merges on Spark: executors merge the datasets of many jobs in parallel, the driver writes the blocks.
 
-``run`` gives the same bytes as ``engine.lanes.profiles.merge.merge.run``: it is the same three steps, with the middle
-one spread over executors. A unit that fails answers with its error and fails its job only. Which jobs share a Spark job
-says ``spark.job_groups``.
+``run`` gives the same bytes as ``engine.lanes.profiles.merge.merge.run``: it runs the same three steps, the second
+one on executors. A unit that fails returns its error and fails its job only. ``spark.job_groups`` defines which jobs
+share a Spark job.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.files import SparkFiles
+from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from engine.core.errors import LithifyError
@@ -24,9 +24,8 @@ from engine.lanes.profiles.jobs import ProfileMergeResult, ProfileMergeSpec
 from engine.lanes.profiles.merge.merge import OutputPlan, merge_dataset, plan_outputs, write_results
 from engine.protocol.messages import Progress
 from engine.storage import ObjectStore, cached_store, open_store
-from spark.frames import run_orders
+from spark.frames import run_work_items
 from spark.job_groups import SMALL_JOB_BYTES, JobGroups, cancelled_error, grouped
-from spark.orders import Order, Unit, gather, table_of
 from spark.outcomes import (
     RESULT_DDL,
     Answers,
@@ -38,15 +37,16 @@ from spark.outcomes import (
     scratch_prefix,
 )
 from spark.tags import interrupt
+from spark.work_items import Unit, WorkItem, make_work_items, work_item_table
 
 INLINE_BYTES = 128 << 20
-"""How many bytes of sections all units of one Spark job together may send to the driver inside their rows."""
+"""Maximum of section bytes that all units of one Spark job together send to the driver in their rows."""
 INLINE_UNIT_BYTES_MAX = 16 << 20
-"""How many of them one unit may send, however few there are: a row is held whole at several places on its way."""
+"""Maximum of section bytes that one unit sends in its row: several processes hold a whole row in memory."""
 CONNECT_PARALLELISM = 16
-"""Spark Connect does not tell how many cores it has."""
+"""Assumed number of cores behind Spark Connect, which does not report it."""
 WRITERS = 8
-"""Blocks written at the same time by one driver; writing waits for the store, not for the processor."""
+"""Number of blocks that a driver writes concurrently; writes wait for the store, not for the CPU."""
 
 Outcome = ProfileMergeResult | Exception
 
@@ -64,8 +64,8 @@ def run(
 ) -> dict[str, Outcome]:
     """Merge ``specs`` and return a result or the error for each job name.
 
-    ``tag`` names the batch for ``interrupt(spark, tag)`` and must be new for each call. ``cancelled(job)`` is asked
-    often and from several threads; a job nobody wants gets MergeCancelled. ``progress`` counts source bytes.
+    ``tag`` names the batch for ``interrupt(spark, tag)`` and must be new for each call. ``cancelled(job)`` is called
+    often and from several threads; a cancelled job gets MergeCancelled. ``progress`` counts source bytes.
     """
     batch = _Batch(spark, open_store(store_url), store_url, tag, cancelled, progress)
     try:
@@ -100,7 +100,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """What all jobs of one ``run`` share."""
+    """State shared by all jobs of one ``run``."""
 
     spark: SparkSession
     store: ObjectStore
@@ -124,12 +124,12 @@ class _Batch:
         return outcomes | self.groups.run(grouped(jobs, SMALL_JOB_BYTES))
 
     def _merge_group(self, group: list[_Job]) -> dict[str, Outcome]:
-        wanted = self.groups.wanted(group)
-        for job in wanted:
+        active = self.groups.active_jobs(group)
+        for job in active:
             self.progress(job.spec.job, Progress(done=0, total=job.size, phase="merge"))
         outcomes: dict[str, Outcome] = {}
         try:
-            answers = self._merge_units(wanted)
+            answers = self._merge_units(active)
             with ThreadPoolExecutor(min(WRITERS, len(group)), thread_name_prefix="block-writer") as pool:
                 results = pool.map(lambda job: self._finish(job, answers), group)
                 outcomes |= {job.spec.job: result for job, result in zip(group, results, strict=True)}
@@ -143,17 +143,19 @@ class _Batch:
         units = [unit for job in jobs for unit in job.units]
         if not units:
             return {}
-        orders = gather(
+        work_items = make_work_items(
             [job.spec for job in jobs],
             units,
             store_url=self.store_url,
             inline_bytes=min(INLINE_UNIT_BYTES_MAX, INLINE_BYTES // len(units)),
             parallelism=_parallelism(self.spark),
         )
-        return answers_by_job(run_orders(self.spark, table_of(orders), merge_units, RESULT_DDL), self.store)
+        return answers_by_job(
+            run_work_items(self.spark, work_item_table(work_items), merge_units, RESULT_DDL), self.store
+        )
 
     def _finish(self, job: _Job, answers: dict[str, Answers]) -> Outcome:
-        """Write the blocks of a job all of whose units were merged."""
+        """Write the blocks of a job if all of its units were merged."""
         if self.cancelled(job.spec.job):
             return cancelled_error(job.name)
         known = answers.get(job.spec.job, Answers())
@@ -175,29 +177,29 @@ class _Batch:
     def _sweep(self, job: _Job) -> None:
         """Delete the scratch objects of a job that has no result.
 
-        An interrupted task may write one more: what stays under ``scratch/`` is deleted by age.
+        An interrupted task may write another one later; objects below ``scratch/`` are deleted by age.
         """
         for info in list(self.store.list(scratch_prefix(job.spec))):
             self.store.delete(info.key)
 
 
 def merge_units(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Carry out the orders of one task, on an executor."""
+    """Process the work items of one task on an executor."""
     for batch in batches:
-        for data in batch.column("order").to_pylist():
-            order = Order.from_bytes(data)
-            plans = {spec.job: (spec, plan_outputs(spec)) for spec in order.specs}
-            for unit in order.units:
-                yield from _merge_unit(order, unit, *plans[unit.job])
+        for data in batch.column("work_item").to_pylist():
+            work_item = WorkItem.from_bytes(data)
+            plans = {spec.job: (spec, plan_outputs(spec)) for spec in work_item.specs}
+            for unit in work_item.units:
+                yield from _merge_unit(work_item, unit, *plans[unit.job])
 
 
 def _merge_unit(
-    order: Order, unit: Unit, spec: ProfileMergeSpec, outputs: tuple[OutputPlan, ...]
+    work_item: WorkItem, unit: Unit, spec: ProfileMergeSpec, outputs: tuple[OutputPlan, ...]
 ) -> Iterator[pa.RecordBatch]:
     folder = Path(tempfile.mkdtemp(prefix="lithify-merge-", dir=SparkFiles.getRootDirectory()))
     try:
-        store = cached_store(order.store_url)
-        # An executor is not told that a job is unwanted: Spark ends the Python of a task that it interrupts.
+        store = cached_store(work_item.store_url)
+        # Executors do not poll ``cancelled``: Spark ends the Python process of a task that it interrupts.
         parts = merge_dataset(
             outputs[unit.output].datasets[unit.dataset],
             store,
@@ -214,14 +216,14 @@ def _merge_unit(
                 part,
                 store=store,
                 prefix=scratch_prefix(spec),
-                inline_bytes=order.inline_bytes // len(parts),
+                inline_bytes=work_item.inline_bytes // len(parts),
             )
-    except Exception as error:  # noqa: BLE001  an error of one unit is its answer; the others of this task go on
+    except Exception as error:  # noqa: BLE001  an error of one unit must not stop the others of this task
         yield error_row(unit, error)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _parallelism(spark: SparkSession) -> int:
-    # The session of Spark Connect is of another class and has no context.
+    # The session of Spark Connect has another class and no context.
     return int(spark.sparkContext.defaultParallelism) if isinstance(spark, SparkSession) else CONNECT_PARALLELISM

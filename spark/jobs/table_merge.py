@@ -1,9 +1,9 @@
 """Merges of Parquet files on Spark: the unit of parallel work is one folder of one chunk.
 
-A unit whose files are sorted is merged by one task, with the kernel. One that is not, or is to be rolled up, and too
-large for one task to be quick, is read by a task for each file; Spark sorts the rows by the keys of the engine, and one
-task writes them. The order of rows is total either way, so that the bytes are those of
-``engine.lanes.tables.merge.merge_job.run``, whatever the parallelism.
+A unit of sorted files is merged by one task with the kernel. A large unit that is not sorted, or is rolled up, is
+spread: one task reads each file, Spark sorts the rows by the keys of the engine, and one task writes them. The order of
+rows is total in both cases, so that the bytes are those of ``engine.lanes.tables.merge.merge_job.run``, whatever the
+parallelism.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.files import SparkFiles
+from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from engine.core.errors import LithifyError
@@ -34,15 +34,15 @@ from engine.lanes.tables.merge.sort_keys import numbered_keys
 from engine.protocol.messages import Progress
 from engine.storage import cached_store
 from spark.errors import SparkJobFailed
-from spark.frames import CONNECT_PARTITIONS_MAX, PARTITIONS_MAX, frame_of_orders, run_orders
+from spark.frames import CONNECT_PARTITIONS_MAX, PARTITIONS_MAX, run_work_items, work_item_frame
 from spark.job_groups import SMALL_JOB_BYTES, JobGroups, cancelled_error, grouped
 from spark.progress_files import ProgressFile
 from spark.remote_errors import error_from_bytes, error_to_bytes
-from spark.row_carriers import KEY, TOLD, carried_rows, carrier_ddl, is_carried, original_rows, told_row
+from spark.row_carriers import KEY, REPORT, carried_rows, carrier_ddl, is_carried, original_rows, report_row
 from spark.tags import interrupt
 
 FRAME_BYTES = 64 << 20
-"""Source bytes beyond which a unit that has to be sorted or rolled up is spread over tasks."""
+"""Source bytes above which a unit that needs sorting or a roll-up is spread over several tasks."""
 RESULT_DDL = "unit string, result binary, plan binary, error binary"
 SCHEMA = pa.schema([("unit", pa.string()), ("result", pa.binary()), ("plan", pa.binary()), ("error", pa.binary())])
 Outcome = TableMergeResult | Exception
@@ -61,11 +61,11 @@ def run(
 ) -> dict[str, Outcome]:
     """Merge ``specs`` and return a result or the error for each job name.
 
-    ``tag`` names the batch for ``interrupt(spark, tag)`` and must be new for each call. ``cancelled(job)`` is asked
-    often and from several threads; a job nobody wants gets MergeCancelled. ``progress`` counts bytes of sources; of
-    executors elsewhere only beginning and end are told. ``frame_bytes``: see FRAME_BYTES.
+    ``tag`` names the batch for ``interrupt(spark, tag)`` and must be new for each call. ``cancelled(job)`` is called
+    often and from several threads; a cancelled job gets MergeCancelled. ``progress`` counts bytes of sources; for
+    executors on other machines only start and end are reported. ``frame_bytes``: see FRAME_BYTES.
     """
-    # The session of Spark Connect is of another class, and its executors are elsewhere.
+    # The session of Spark Connect has another class, and its executors are on other machines.
     root = Path(SparkFiles.getRootDirectory()) if isinstance(spark, SparkSession) else None
     batch = _Batch(spark, tag, cancelled, progress, frame_bytes, root, {})
     jobs = [_Job(spec) for spec in specs]
@@ -93,7 +93,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """What all jobs of one ``run`` share."""
+    """State shared by all jobs of one ``run``."""
 
     spark: SparkSession
     tag: str
@@ -105,25 +105,31 @@ class _Batch:
 
     @property
     def groups(self) -> JobGroups[_Job]:
-        return JobGroups(spark=self.spark, tag=self.tag, cancelled=self.cancelled, merge=self._merge, look=self._look)
+        return JobGroups(
+            spark=self.spark,
+            tag=self.tag,
+            cancelled=self.cancelled,
+            merge=self._merge,
+            poll_progress=self._poll_progress,
+        )
 
-    def _look(self) -> None:
-        """Pass on what tasks of this machine say."""
-        for job, files in self.files.copy().items():  # other threads begin and end jobs meanwhile
-            told = [progress.done for file in files if (progress := file.read()) is not None]
-            if told:
-                self._tell(job, min(sum(told), job.size))
+    def _poll_progress(self) -> None:
+        """Report the progress that tasks on this machine have written."""
+        for job, files in self.files.copy().items():  # a copy: other threads start and end jobs concurrently
+            done = [progress.done for file in files if (progress := file.read()) is not None]
+            if done:
+                self._report(job, min(sum(done), job.size))
 
-    def _tell(self, job: _Job, done: int) -> None:
+    def _report(self, job: _Job, done: int) -> None:
         self.progress(job.name, Progress(done=done, total=job.size, phase=merge_job.PHASE))
 
     def _merge(self, group: list[_Job]) -> dict[str, Outcome]:
-        wanted = self.groups.wanted(group)
+        active = self.groups.active_jobs(group)
         outcomes: dict[str, Outcome] = {}
-        for job in wanted:
-            self._tell(job, 0)
+        for job in active:
+            self._report(job, 0)
         try:
-            answers = self._merged_units(wanted)
+            answers = self._merged_units(active)
             outcomes = {job.name: self._outcome(job, answers) for job in group}
         finally:
             for job in group:
@@ -134,40 +140,40 @@ class _Batch:
         return outcomes
 
     def _merged_units(self, jobs: list[_Job]) -> dict[tuple[str, Unit], FolderPart | Exception]:
-        """Run all units of jobs, first as tasks; those that this is too much for then one after the other as frames."""
+        """Run all units of jobs as tasks; then spread the units that are too large for one task, one by one."""
         pairs = [(job, unit) for job in jobs for unit in job.units]
-        # The heaviest first, so that none is left to run alone at the end.
+        # Largest first, so that no large one runs alone at the end.
         pairs.sort(key=lambda pair: merge_job.unit_bytes(pair[0].spec, pair[1]), reverse=True)
         answers: dict[tuple[str, Unit], FolderPart | Exception] = {}
         at_once = PARTITIONS_MAX if self.root is not None else CONNECT_PARTITIONS_MAX * 16
         for start in range(0, len(pairs), at_once):
-            orders = [self._order(job, unit) for job, unit in pairs[start : start + at_once]]
-            table = pa.table({"order": pa.array(orders, pa.binary())})
-            for row in run_orders(self.spark, table, merge_units, RESULT_DDL).to_pylist():
+            work_items = [self._work_item(job, unit) for job, unit in pairs[start : start + at_once]]
+            table = pa.table({"work_item": pa.array(work_items, pa.binary())})
+            for row in run_work_items(self.spark, table, merge_units, RESULT_DDL).to_pylist():
                 job, unit = json.loads(row["unit"])
                 own = Unit(**unit)
                 answers[job, own] = self._spread(own, row["plan"]) if row["plan"] else _answer(row, own)
         return answers
 
-    def _order(self, job: _Job, unit: Unit) -> bytes:
+    def _work_item(self, job: _Job, unit: Unit) -> bytes:
         own = replace(job.spec, chunks=(job.spec.chunks[unit.chunk],))
         return json.dumps({"spec": own.to_json(), "unit": asdict(unit), "frame_bytes": self.frame_bytes}).encode()
 
-    def _spread(self, unit: Unit, told: bytes) -> FolderPart | Exception:
+    def _spread(self, unit: Unit, plan_json: bytes) -> FolderPart | Exception:
         """Merge a large unit over several tasks."""
-        plan = plan_from_json(json.loads(told))
+        plan = plan_from_json(json.loads(plan_json))
         if self.cancelled(plan.spec.job):
             return cancelled_error(plan.spec.job)
         ddl = carrier_ddl(plan.schema)
         at_once = PARTITIONS_MAX if self.root is not None else CONNECT_PARTITIONS_MAX
-        # A task reads one file, or several if there are very many.
+        # A task reads one file, or several if there are more files than tasks.
         numbers = [list(range(start, len(plan.files), at_once)) for start in range(min(at_once, len(plan.files)))]
-        orders = pa.table({"order": pa.array([json.dumps(some).encode() for some in numbers], pa.binary())})
-        rows = frame_of_orders(self.spark, orders).mapInArrow(functools.partial(read_files, told), ddl)
+        work_items = pa.table({"work_item": pa.array([json.dumps(some).encode() for some in numbers], pa.binary())})
+        rows = work_item_frame(self.spark, work_items).mapInArrow(functools.partial(read_files, plan_json), ddl)
         written = rows.repartition(1).sortWithinPartitions(KEY)
-        answer = written.mapInArrow(functools.partial(write_rows, told), RESULT_DDL).toArrow().to_pylist()
+        answer = written.mapInArrow(functools.partial(write_rows, plan_json), RESULT_DDL).toArrow().to_pylist()
         if len(answer) != 1:
-            return SparkJobFailed(f"{len(answer)} answers came for one writer of job {plan.spec.job}")
+            return SparkJobFailed(f"{len(answer)} results were returned by one writer of job {plan.spec.job}")
         return _answer(answer[0], unit)
 
     def _outcome(self, job: _Job, answers: Mapping[tuple[str, Unit], FolderPart | Exception]) -> Outcome:
@@ -175,7 +181,7 @@ class _Batch:
             return cancelled_error(job.name)
         parts = []
         for unit in job.units:
-            answer = answers.get((job.name, unit)) or SparkJobFailed(f"no answer came for job {job.name}")
+            answer = answers.get((job.name, unit)) or SparkJobFailed(f"no result was returned for job {job.name}")
             if isinstance(answer, Exception):
                 return answer
             parts.append(answer)
@@ -183,48 +189,48 @@ class _Batch:
             result = merge_job.result_of(job.spec, parts)
         except LithifyError as error:
             return error
-        self._tell(job, job.size)
+        self._report(job, job.size)
         return result
 
     def _withdraw(self, job: _Job) -> None:
-        """Take back what a job without a result may have written, and what a task that was ended left in scratch.
+        """Delete what a job without a result may have written, and scratch files of interrupted tasks.
 
-        An interrupted task may write one more file: one that no manifest names is swept by age.
+        An interrupted task may write another file later; files in no manifest are deleted by age.
         """
-        with suppress(LithifyError):  # the job's own trouble is what counts
+        with suppress(LithifyError):  # the error of the merge is the one to report
             merge_job.withdraw(job.spec, cached_store(job.spec.url))
-        if self.root:  # elsewhere the next task of an executor does it
+        if self.root:  # on other machines the next task of an executor does it
             sweep_scratch(self.root)
 
 
 def merge_units(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Carry out the orders of one task, on an executor: a unit each, or what is needed to spread it."""
+    """Process the work items of one task on an executor: merge a unit each, or return the plan to spread it."""
     for batch in batches:
-        for order in batch.column("order").to_pylist():
-            told = json.loads(order)
-            spec, unit = TableMergeSpec.from_json(told["spec"]), Unit(**told["unit"])
-            name, result, plan, error = json.dumps([spec.job, told["unit"]]), None, None, None
+        for work_item in batch.column("work_item").to_pylist():
+            fields = json.loads(work_item)
+            spec, unit = TableMergeSpec.from_json(fields["spec"]), Unit(**fields["unit"])
+            name, result, plan, error = json.dumps([spec.job, fields["unit"]]), None, None, None
             try:
-                merged = _merge_unit(spec, unit, told["frame_bytes"])
+                merged = _merge_unit(spec, unit, fields["frame_bytes"])
                 if isinstance(merged, FolderPlan):
                     plan = json.dumps(plan_to_json(merged)).encode()
                 else:
                     result = _part_bytes(merged)
-            except Exception as own_error:  # noqa: BLE001  an error of one unit is its answer; the others go on
+            except Exception as own_error:  # noqa: BLE001  an error of one unit must not stop the others
                 error = error_to_bytes(own_error)
             yield _row(name, result, plan, error)
 
 
-def read_files(told: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the files that the orders name, with keys; what was counted of them in a row of its own.
+def read_files(plan_json: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the files of the work items, with keys, and one report row per file with its tally.
 
-    An error is told in such a row too: then it is known for what it is.
+    An error is returned in a report row too, so that its class is kept.
     """
-    plan = plan_from_json(json.loads(told))
+    plan = plan_from_json(json.loads(plan_json))
     store = cached_store(plan.spec.url)
     for batch in batches:
-        for order in batch.column("order").to_pylist():
-            for number in json.loads(order):
+        for work_item in batch.column("work_item").to_pylist():
+            for number in json.loads(work_item):
                 tally = plan.tally()
                 try:
                     (footer,) = read_footers(plan.files[number : number + 1], store)
@@ -233,22 +239,22 @@ def read_files(told: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
                         keys = numbered_keys(plan.order.keys(table), number, row)
                         row += table.num_rows
                         yield carried_rows(table, keys)
-                    yield told_row(plan.schema, json.dumps(asdict(tally)).encode())
-                except Exception as error:  # noqa: BLE001  it travels to the writer, which gives it back
-                    yield told_row(plan.schema, json.dumps({"error": error_to_bytes(error).decode()}).encode())
+                    yield report_row(plan.schema, json.dumps(asdict(tally)).encode())
+                except Exception as error:  # noqa: BLE001  any error: the writer raises it again
+                    yield report_row(plan.schema, json.dumps({"error": error_to_bytes(error).decode()}).encode())
                     return
 
 
-def write_rows(told: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write sorted rows, all of a unit, on an executor."""
-    plan, result, error = plan_from_json(json.loads(told)), None, None
+def write_rows(plan_json: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write all rows of a unit, sorted, on an executor."""
+    plan, result, error = plan_from_json(json.loads(plan_json)), None, None
     read = plan.tally()
     try:
         rows = _uncarried(batches, plan, read)
         with scratch_folder(Path(SparkFiles.getRootDirectory())) as scratch:
             written = write_sorted(plan, rows, read, cached_store(plan.spec.url), scratch, lambda: False)
         result = _part_bytes(merge_job.part_of(Unit(0, plan.folder), written))
-    except Exception as own_error:  # noqa: BLE001  an error of one unit is its answer
+    except Exception as own_error:  # noqa: BLE001  an error of one unit is returned as its row
         error = error_to_bytes(own_error)
     yield _row("", result, None, error)
 
@@ -256,13 +262,13 @@ def write_rows(told: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
 def _merge_unit(spec: TableMergeSpec, unit: Unit, frame_bytes: int) -> FolderPart | FolderPlan:
     """Merge a unit, or return its plan if it should be spread; ``spec`` is of its chunk alone."""
     store, root = cached_store(spec.url), Path(SparkFiles.getRootDirectory())
-    told = _progress_file(root, spec, Unit(0, unit.folder))
+    progress_file = _progress_file(root, spec, Unit(0, unit.folder))
     total, done = merge_job.unit_bytes(spec, Unit(0, unit.folder)), 0
 
     def progress(size: int) -> None:
         nonlocal done
         done += size
-        told.tell(Progress(done=done, total=total, phase=merge_job.PHASE))
+        progress_file.write(Progress(done=done, total=total, phase=merge_job.PHASE))
 
     with scratch_folder(root) as scratch:
         plan, footers = plan_folder(spec, spec.chunks[0], unit.folder, store)
@@ -270,7 +276,7 @@ def _merge_unit(spec: TableMergeSpec, unit: Unit, frame_bytes: int) -> FolderPar
         if may_spread and plan.roll_up is not None and len(plan.files) > 1:
             return plan
         try:
-            # An executor is not told that a job is unwanted: Spark ends the Python of a task that it interrupts.
+            # Executors do not poll ``cancelled``: Spark ends the Python process of a task that it interrupts.
             merged = merge_folder(plan, footers, store, scratch, may_sort=not may_spread, progress=progress)
         except NotSorted:
             return plan
@@ -278,14 +284,14 @@ def _merge_unit(spec: TableMergeSpec, unit: Unit, frame_bytes: int) -> FolderPar
 
 
 def _uncarried(batches: Iterable[pa.RecordBatch], plan: FolderPlan, read: Tally) -> Iterator[pa.Table]:
-    """Yield rows as they were; what the readers have counted is in the first of them. Raises a reader's error."""
+    """Yield the original rows; add the tallies of the report rows to ``read``. Raises the error of a reader."""
     for batch in batches:
-        told = batch.column(TOLD).drop_null().to_pylist()
-        for one in map(json.loads, told):
+        reports = batch.column(REPORT).drop_null().to_pylist()
+        for one in map(json.loads, reports):
             if "error" in one:
                 raise error_from_bytes(one["error"].encode())
             read.include(Tally(**one))
-        rows = original_rows(batch.slice(len(told)), plan.schema)
+        rows = original_rows(batch.slice(len(reports)), plan.schema)
         if rows.num_rows:
             yield rows
 
@@ -297,8 +303,8 @@ def _part_bytes(part: FolderPart) -> bytes:
 def _answer(row: Mapping[str, Any], unit: Unit) -> FolderPart | Exception:
     if row["error"]:
         return error_from_bytes(row["error"])
-    told = json.loads(row["result"])
-    return FolderPart(**told | {"unit": unit, "files": tuple(WrittenFile(**file) for file in told["files"])})
+    fields = json.loads(row["result"])
+    return FolderPart(**fields | {"unit": unit, "files": tuple(WrittenFile(**file) for file in fields["files"])})
 
 
 def _row(unit: str, result: bytes | None, plan: bytes | None, error: bytes | None) -> pa.RecordBatch:

@@ -1,9 +1,8 @@
 """Merges of Prometheus blocks on Spark: every job is one task, from the download of its sources to the upload.
 
-A job is one partition of one group, so that the partitions of a group and the jobs of a batch run beside each other.
-What a task does is ``engine.lanes.tsdb.merge.merge_job.run``, and nothing of it depends on the others: the bytes are
-the same whatever the parallelism. Which jobs share a Spark job says ``spark.job_groups``; here the small ones do, and
-they are not interrupted one by one.
+A job is one partition of one group, so the partitions of a group and the jobs of a batch run in parallel. A task runs
+``engine.lanes.tsdb.merge.merge_job.run`` independently of the others: the bytes are the same whatever the parallelism.
+``spark.job_groups`` defines which jobs share a Spark job; small jobs share one and are not interrupted one by one.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.files import SparkFiles
+from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from engine.core.errors import LithifyError
@@ -26,7 +25,7 @@ from engine.lanes.tsdb.results import read_tsdb_result
 from engine.protocol.messages import Progress
 from engine.storage import cached_store
 from spark.errors import SparkJobFailed
-from spark.frames import run_orders
+from spark.frames import run_work_items
 from spark.job_groups import SMALL_JOB_BYTES, JobGroups, cancelled_error, grouped
 from spark.progress_files import ProgressFile
 from spark.remote_errors import error_from_bytes, error_to_bytes
@@ -50,11 +49,11 @@ def run(
 ) -> dict[str, Outcome]:
     """Merge ``specs`` and return a result or the error for each job name.
 
-    ``tag`` names the batch for ``interrupt(spark, tag)`` and must be new for each call. ``cancelled(job)`` is asked
-    often and from several threads; a job nobody wants gets MergeCancelled. ``progress`` counts bytes as
-    ``engine.lanes.tsdb.merge.merge_job`` does; of executors elsewhere only beginning and end are told.
+    ``tag`` names the batch for ``interrupt(spark, tag)`` and must be new for each call. ``cancelled(job)`` is called
+    often and from several threads; a cancelled job gets MergeCancelled. ``progress`` counts bytes as
+    ``engine.lanes.tsdb.merge.merge_job`` does; for executors on other machines only start and end are reported.
     """
-    # The session of Spark Connect is of another class, and its executors are elsewhere.
+    # The session of Spark Connect has another class, and its executors are on other machines.
     root = Path(SparkFiles.getRootDirectory()) if isinstance(spark, SparkSession) else None
     files = {spec.job: _progress_file(root, spec) for spec in specs} if root else {}
     batch = _Batch(spark, tag, cancelled, progress, root, files, {})
@@ -76,7 +75,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """What all jobs of one ``run`` share."""
+    """State shared by all jobs of one ``run``."""
 
     spark: SparkSession
     tag: str
@@ -84,27 +83,33 @@ class _Batch:
     progress: Callable[[str, Progress], None]
     root: Path | None
     files: Mapping[str, ProgressFile]
-    told: dict[str, Progress]
+    reported: dict[str, Progress]
 
     @property
     def groups(self) -> JobGroups[_Job]:
-        return JobGroups(spark=self.spark, tag=self.tag, cancelled=self.cancelled, merge=self._merge, look=self._look)
+        return JobGroups(
+            spark=self.spark,
+            tag=self.tag,
+            cancelled=self.cancelled,
+            merge=self._merge,
+            poll_progress=self._poll_progress,
+        )
 
-    def _look(self) -> None:
-        """Pass on what tasks of this machine say."""
+    def _poll_progress(self) -> None:
+        """Report the progress that tasks on this machine have written."""
         for job, file in self.files.items():
             progress = file.read()
-            if progress is not None and progress != self.told.get(job):
-                self.told[job] = progress
+            if progress is not None and progress != self.reported.get(job):
+                self.reported[job] = progress
                 self.progress(job, progress)
 
     def _merge(self, group: list[_Job]) -> dict[str, Outcome]:
-        wanted = self.groups.wanted(group)
+        active = self.groups.active_jobs(group)
         outcomes: dict[str, Outcome] = {}
-        for job in wanted:
+        for job in active:
             self.progress(job.name, Progress(done=0, total=job.size, phase="download"))
         try:
-            answers = self._run(wanted)
+            answers = self._run(active)
             outcomes = {job.name: self._outcome(job, answers) for job in group}
         finally:
             for job in group:
@@ -117,10 +122,12 @@ class _Batch:
     def _run(self, jobs: list[_Job]) -> dict[str, Outcome]:
         if not jobs:
             return {}
-        # The heaviest first, so that none is left to run alone at the end.
+        # Largest first, so that no large one runs alone at the end.
         jobs = sorted(jobs, key=lambda job: job.size, reverse=True)
-        orders = pa.table({"order": pa.array([json.dumps(job.spec.to_json()).encode() for job in jobs], pa.binary())})
-        rows = run_orders(self.spark, orders, merge_blocks_of, RESULT_DDL).to_pylist()
+        work_items = pa.table(
+            {"work_item": pa.array([json.dumps(job.spec.to_json()).encode() for job in jobs], pa.binary())}
+        )
+        rows = run_work_items(self.spark, work_items, merge_blocks_of, RESULT_DDL).to_pylist()
         return {
             row["job"]: error_from_bytes(row["error"]) if row["error"] else read_tsdb_result(json.loads(row["result"]))
             for row in rows
@@ -129,39 +136,39 @@ class _Batch:
     def _outcome(self, job: _Job, answers: dict[str, Outcome]) -> Outcome:
         if self.cancelled(job.name):
             return cancelled_error(job.name)
-        outcome = answers.get(job.name) or SparkJobFailed(f"no answer came for job {job.name}")
+        outcome = answers.get(job.name) or SparkJobFailed(f"no result was returned for job {job.name}")
         if isinstance(outcome, TsdbMergeResult):
             self.progress(job.name, Progress(done=job.size, total=job.size, phase="upload"))
         return outcome
 
     def _withdraw(self, job: _Job) -> None:
-        """Take back what a job without a result may have uploaded, and what a task that was ended left in scratch.
+        """Delete what a job without a result may have uploaded, and scratch files of interrupted tasks.
 
-        An interrupted task may write one more file: a block without ``meta.json`` is deleted by age.
+        An interrupted task may write another file later; a block without ``meta.json`` is deleted by age.
         """
-        with suppress(LithifyError):  # the job's own trouble is what counts
+        with suppress(LithifyError):  # the error of the merge is the one to report
             merge_job.withdraw(job.spec, cached_store(job.spec.bucket_url))
-        if self.root:  # elsewhere the next task of an executor does it
+        if self.root:  # on other machines the next task of an executor does it
             sweep_scratch(self.root)
 
 
 def merge_blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Carry out the orders of one task, on an executor."""
+    """Process the work items of one task on an executor."""
     for batch in batches:
-        for order in batch.column("order").to_pylist():
-            spec = TsdbMergeSpec.from_json(json.loads(order))
+        for work_item in batch.column("work_item").to_pylist():
+            spec = TsdbMergeSpec.from_json(json.loads(work_item))
             result, error = None, None
             try:
-                # An executor is not told that a job is unwanted: Spark ends the Python of a task that it interrupts.
+                # Executors do not poll ``cancelled``: Spark ends the Python process of a task that it interrupts.
                 root = Path(SparkFiles.getRootDirectory())
                 merged = merge_job.run(
                     spec,
                     cached_store(spec.bucket_url),
                     scratch=root,
-                    progress=_progress_file(root, spec).tell,
+                    progress=_progress_file(root, spec).write,
                 )
                 result = json.dumps(merged.to_json()).encode()
-            except Exception as own_error:  # noqa: BLE001  an error of one job is its answer; the others go on
+            except Exception as own_error:  # noqa: BLE001  an error of one job must not stop the others
                 error = error_to_bytes(own_error)
             yield pa.record_batch(
                 [pa.array([value], field.type) for value, field in zip((spec.job, result, error), SCHEMA, strict=True)],

@@ -1,1 +1,1 @@
-"""Control tasks: what the platform does by itself beside merging. Each is an edge that calls one service."""
+"""Control tasks: the periodic work of the platform beside merging. Each task calls one service."""

@@ -1,4 +1,4 @@
-"""Compaction of catalogs: the sensor, with what it begins and ends, and what nothing reaches any more."""
+"""Compaction of catalogs: the sensor of branches and garbage collection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = structlog.get_logger(__name__)
 
 @app.task(name=SENSE_BRANCHES_TASK)
 def sense_branches() -> None:
-    """Weigh the branches on which something was counted, compact those that are worth it, and sweep behind them."""
+    """Evaluate branches with new changes, start compactions that pay off, and delete retired rows."""
     from webadmin.lanes.catalog.services.sense_branches import sense_branches as sense
     from webadmin.lanes.catalog.services.sweep_rows import sweep_retired_rows
 
@@ -26,7 +26,7 @@ def sense_branches() -> None:
 
 @app.task(name=COLLECT_CATALOGS_TASK)
 def collect_catalogs() -> None:
-    """Delete files, objects and rows that nothing reaches, after their time of grace."""
+    """Delete unreachable files, objects and rows after their grace period."""
     from webadmin.lanes.catalog.services.collect_garbage import collect_all
 
     report = collect_all()

@@ -1,4 +1,4 @@
-"""Recovering metadata that could not be registered when its object was written."""
+"""Recovery of metadata that could not be registered when its object was written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = structlog.get_logger(__name__)
 
 @app.task(name=RECOVER_LETTERS_TASK)
 def recover_dead_letters() -> None:
-    """Register what waits under ``dlq/``, the oldest first."""
+    """Register the entries below ``dlq/``, oldest first."""
     from webadmin.lanes.profiles.services.recover_letters import recover_letters
 
     outcome = recover_letters(store=object_store(settings.OBJECT_STORE_URL))

@@ -1,4 +1,4 @@
-"""Deleting what nobody reads any more."""
+"""Deletion of the objects of replaced blocks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = structlog.get_logger(__name__)
 
 @app.task(name=DELETE_OBJECTS_TASK)
 def delete_tombstoned_objects() -> None:
-    """Delete the objects of replaced blocks whose delay is over."""
+    """Delete the objects of replaced blocks whose deletion delay has passed."""
     from webadmin.lanes.profiles.services import delete_tombstoned_objects as delete
     from webadmin.schedule.errors import LogBehind
 

@@ -1,4 +1,4 @@
-"""Looking for the bad blocks of jobs that keep failing."""
+"""Isolation of the bad blocks of jobs that fail repeatedly."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ log = structlog.get_logger(__name__)
 
 @app.task(name=ISOLATE_TASK)
 def isolate_bad_blocks() -> None:
-    """Split jobs that failed too often, keep blocks apart that failed alone."""
+    """Split jobs that failed too often; quarantine blocks that failed alone."""
     from webadmin.schedule.services.isolate_jobs import isolate
 
     outcome = isolate(store=object_store(settings.OBJECT_STORE_URL))
     for breakage in outcome.breakages:
-        log.error("merging_is_broken", build=breakage.build, error=breakage.error_class, jobs=breakage.failed_jobs)
+        log.error("build_fails_to_merge", build=breakage.build, error=breakage.error_class, jobs=breakage.failed_jobs)
     if outcome.split or outcome.quarantined:
         log.info("bad_blocks_isolated", split=len(outcome.split), quarantined=len(outcome.quarantined))

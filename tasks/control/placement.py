@@ -1,4 +1,4 @@
-"""Adaptive placement: new rules from what was written lately."""
+"""Adaptive placement: new rules from recently written segments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counting what the command log says, for rates, metrics and the progress check."""
+"""Counts of the command log, for rates, metrics and the progress check."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ def count_log() -> None:
 
     outcome = count()
     if outcome.is_behind:
-        log.warning("counting_is_behind", commands=outcome.commands)
+        log.warning("log_count_behind", commands=outcome.commands)

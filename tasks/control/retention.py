@@ -1,4 +1,4 @@
-"""Letting go of data: by age, and on request."""
+"""Deletion of data by age and on request."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ log = structlog.get_logger(__name__)
 
 @app.task(name=RETENTION_TASK)
 def apply_retention() -> None:
-    """Drop what is older than its tenant keeps it."""
+    """Drop data that is older than the retention of its tenant."""
     from webadmin.lanes.profiles.services.retain import apply_retention as apply
     from webadmin.schedule.services.operation import Order
 
-    report = apply(order=Order(actor="control:retention", why="older than its tenant keeps it"))
+    report = apply(order=Order(actor="control:retention", why="older than the retention of its tenant"))
     if report.expired:
         log.info("retention_applied", blocks=report.dropped_blocks, segments=report.trimmed_segments)
 
 
 @app.task(name=REWRITE_TASK)
 def rewrite_masked() -> None:
-    """Bring delete requests to their end."""
+    """Process open delete requests."""
     from webadmin.lanes.profiles.services.rewrite_masked import rewrite_masked as rewrite
     from webadmin.schedule.services.operation import Order
 

@@ -1,4 +1,4 @@
-"""Beat's scheduler: the operator's schedule in the database, completed by what a new installation should do."""
+"""Scheduler of beat: the schedule in the database, with missing default entries added."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from webadmin.base.database.deadlines import ProcessRole, limit_statements
 
 
 class KeptEntry(ModelEntry):
-    """A periodic task. One that ran in the future, because the wall clock was set back since, counts as run now: else
-    it would not run again until that time has come."""
+    """A periodic task. One whose last run is in the future, because the wall clock was set back, counts as run now;
+    otherwise it would not run until that time."""
+
+    last_run_at: datetime
 
     def is_due(self) -> Any:
         self.last_run_at = min(maybe_make_aware(self.last_run_at), self.default_now())
         return super().is_due()
 
 
-class KeptScheduler(DatabaseScheduler):
-    """The usual one would overwrite the operator's changes with the configuration at every start."""
+class OperatorScheduler(DatabaseScheduler):
+    """Keeps changes by operators; the base class would overwrite them with the configuration at every start."""
 
     Entry = KeptEntry
     _ticked_at: datetime | None = None
@@ -33,7 +35,7 @@ class KeptScheduler(DatabaseScheduler):
         super().__init__(*args, **kwargs)
 
     def setup_schedule(self) -> None:
-        """Add periodic jobs that are not there yet, by name."""
+        """Add the periodic jobs whose names are missing."""
         for job in missing_jobs(set(PeriodicTask.objects.values_list("name", flat=True))):
             interval, _ = IntervalSchedule.objects.get_or_create(
                 every=job.every_seconds, period=IntervalSchedule.SECONDS

@@ -1,4 +1,4 @@
-"""Taking away what has served its purpose."""
+"""Sweeps: leftovers, orphans, history, queues after policy changes, and the log position."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sweep_orphans() -> None:
 
     store = object_store(settings.OBJECT_STORE_URL)
     try:
-        # Nobody looks at it before: where little is known, the index may have been lost.
+        # Runs unattended: if most of the bucket is not in the index, the index may have been lost.
         outcome = sweep(store=store, actor="control:orphans", surely_fine=0)
     except (SweepRefused, LogBehind) as error:
         log.warning("orphans_not_swept", reason=str(error))
@@ -47,7 +47,7 @@ def sweep_orphans() -> None:
 
 @app.task(name=TRIM_TASK)
 def trim_history() -> None:
-    """Let go of entries of the log and of attempts that are older than history is kept."""
+    """Delete entries of the log and attempts that are older than HISTORY_DAYS."""
     from webadmin.progress.services.trim_history import trim_history as trim
 
     report = asdict(trim(keep_days=settings.HISTORY_DAYS))
@@ -57,7 +57,7 @@ def trim_history() -> None:
 
 @app.task(name=SETTLE_QUEUES_TASK)
 def settle_queues() -> None:
-    """Look again at queues whose policy was changed while polls were under way."""
+    """Re-evaluate queues whose policy was changed while polls were running."""
     from webadmin.lanes.profiles.services.change_level_policy import settle_after_changes
 
     settle_after_changes()
@@ -65,7 +65,7 @@ def settle_queues() -> None:
 
 @app.task(name=WRITE_POSITION_TASK)
 def write_log_position() -> None:
-    """Write the position of the command log to the bucket, and look whether one there is ahead of it."""
+    """Write the position of the command log to the bucket; log an error if the stored one is ahead of it."""
     from webadmin.schedule.errors import LogBehind
     from webadmin.schedule.services.guard_deletions import allow_deletions
 

@@ -1,4 +1,4 @@
-"""Compaction of tables: planning, failing tasks, manifests, cleaning up."""
+"""Compaction of tables: planning, failed tasks, manifests and cleaning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = structlog.get_logger(__name__)
 
 @app.task(name=PLAN_TABLES_TASK)
 def plan_tables() -> None:
-    """Take a turn for every table that is due."""
+    """Run the planning cycle of every table that is due."""
     from webadmin.lanes.tables.services.rounds import plan_tables as plan
 
     report = plan()
@@ -24,7 +24,7 @@ def plan_tables() -> None:
 
 @app.task(name=SETTLE_TABLES_TASK)
 def settle_failures() -> None:
-    """Read the files that tasks fail on, and keep bad ones out."""
+    """Read the files of failed tasks and quarantine bad ones."""
     from webadmin.lanes.tables.services.rounds import settle_failures as settle
 
     report = settle(object_store)
@@ -36,7 +36,7 @@ def settle_failures() -> None:
 
 @app.task(name=PUBLISH_TABLES_TASK)
 def publish_tables() -> None:
-    """Write manifests, and move pointers to them."""
+    """Write manifests and update the pointers to them."""
     from webadmin.lanes.tables.services.rounds import publish_tables as publish
 
     report = publish(object_store)
@@ -46,7 +46,7 @@ def publish_tables() -> None:
 
 @app.task(name=CLEAN_TABLES_TASK)
 def clean_tables() -> None:
-    """Delete what nobody reads any more."""
+    """Delete replaced files and manifests, and outputs without a manifest."""
     from webadmin.lanes.tables.services.rounds import clean_tables as clean
 
     report = clean(object_store)

@@ -1,4 +1,4 @@
-"""Compaction of Prometheus blocks by interval: finding blocks, planning, telling the bucket, cleaning up."""
+"""Compaction of Prometheus blocks by interval: scanning, planning, outboxes and cleaning."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tasks.beat import (
     app,
 )
 from tasks.control.object_store import object_store
-from tasks.control.turns import only_one
+from tasks.control.task_lock import task_lock
 
 log = structlog.get_logger(__name__)
 
 
 @app.task(name=SCAN_BUCKETS_TASK)
 def scan_buckets() -> None:
-    """Find blocks that came or went."""
+    """Detect new and removed blocks."""
     from webadmin.lanes.tsdb.services.rounds import scan_buckets as scan
 
-    with only_one(settings.HOME, SCAN_BUCKETS_TASK) as is_alone:
-        if not is_alone:
+    with task_lock(settings.HOME, SCAN_BUCKETS_TASK) as has_lock:
+        if not has_lock:
             return
         outcome = scan(object_store)
     for bucket, report in outcome.found.items():
@@ -37,7 +37,7 @@ def scan_buckets() -> None:
 
 @app.task(name=PLAN_INTERVALS_TASK)
 def plan_intervals() -> None:
-    """Make jobs of intervals that are due."""
+    """Create the jobs of intervals that are due."""
     from webadmin.lanes.tsdb.services.rounds import plan_due
 
     report = plan_due(object_store)
@@ -47,7 +47,7 @@ def plan_intervals() -> None:
 
 @app.task(name=WRITE_OUTBOXES_TASK)
 def write_outboxes() -> None:
-    """Tell the buckets what was done: meta.json, marks, index."""
+    """Write completed changes to the buckets: meta.json, marks, index."""
     from webadmin.lanes.tsdb.services.rounds import write_outboxes as write
 
     report = write(object_store)
@@ -57,7 +57,7 @@ def write_outboxes() -> None:
 
 @app.task(name=CLEAN_BUCKETS_TASK)
 def clean_buckets() -> None:
-    """Delete what was marked long enough ago."""
+    """Delete marked blocks whose deletion delay has passed, and partial blocks."""
     from webadmin.lanes.tsdb.services.rounds import clean_buckets as clean
 
     report = clean(object_store)
@@ -67,11 +67,11 @@ def clean_buckets() -> None:
 
 @app.task(name=VERIFY_SOURCES_TASK)
 def verify_sources() -> None:
-    """Read the sources of failing jobs alone, and keep bad ones apart."""
+    """Verify the sources of failing jobs one by one; quarantine bad ones."""
     from webadmin.lanes.tsdb.services.isolate_sources import isolate_sources
 
-    with only_one(settings.HOME, VERIFY_SOURCES_TASK) as is_alone:
-        if not is_alone:
+    with task_lock(settings.HOME, VERIFY_SOURCES_TASK) as has_lock:
+        if not has_lock:
             return
         report = isolate_sources(object_store)
     for ulid, error in report.quarantined.items():

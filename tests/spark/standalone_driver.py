@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from engine.lanes.profiles.jobs import ProfileMergeResult, ProfileMergeSpec
 from engine.lanes.tsdb.jobs import TsdbMergeResult, TsdbMergeSpec
-from spark.frames import run_orders
+from spark.frames import run_work_items
 from spark.jobs import profile_merge, tsdb_merge
 from spark.probe import probe
 from spark.profiles_source import register
@@ -51,7 +51,7 @@ def main(store_url: str) -> dict[str, Any]:
     session = make_session(SparkSettings.from_environment(store_url))
     try:
         answers = probe(session)
-        where = run_orders(session, pa.table({"task": [0, 1]}), tell_where, "file string")
+        where = run_work_items(session, pa.table({"task": [0, 1]}), tell_where, "file string")
         outcomes = profile_merge.run(session, specs, store_url, tag="standalone")
         results = {
             job: outcome.to_json() if isinstance(outcome, ProfileMergeResult) else repr(outcome)

@@ -29,10 +29,10 @@ def secret_file(folder: Path, secret: str = SECRET, mode: int = 0o600) -> str:
     ("remote", "missing"),
     [
         ("sc://h:15002", r"TLS \(use_ssl=true\) and a token"),
-        ("sc://h:15002/;use_ssl=true", "has not a token"),
-        ("sc://h:15002/;token=abc", "has not TLS"),
-        ("sc://h:15002/;use_ssl=false;token=abc", "has not TLS"),
-        ("sc://h:15002/;use_ssl=true;token=", "has not a token"),
+        ("sc://h:15002/;use_ssl=true", "lacks a token"),
+        ("sc://h:15002/;token=abc", "lacks TLS"),
+        ("sc://h:15002/;use_ssl=false;token=abc", "lacks TLS"),
+        ("sc://h:15002/;use_ssl=true;token=", "lacks a token"),
     ],
 )
 def test_spark_connect_without_tls_or_token_is_refused_at_the_start(remote: str, missing: str) -> None:

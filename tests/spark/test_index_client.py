@@ -12,8 +12,8 @@ import pytest
 from engine.formats.profile_block.selectors import parse_selector
 from engine.query.block_query import Look
 from engine.query.model import Question
-from spark.errors import LookFailed, LookRefused
-from spark.index_client import ATTEMPTS_MAX, look
+from spark.errors import IndexQueryFailed, IndexQueryRefused
+from spark.index_client import ATTEMPTS_MAX, query_index
 
 QUESTION = Question(start_ms=-5, end_ms=100, matchers=parse_selector(r'{service_name="a\"b", region=~"eu.*"}'))
 DATASET: dict[str, Any] = {
@@ -35,7 +35,7 @@ BLOCK: dict[str, Any] = {"object_key": "a/b", "size": 99, "datasets": [DATASET]}
 def ask(handler: Callable[[httpx.Request], httpx.Response]) -> tuple[Look, list[float]]:
     pauses: list[float] = []
     transport = httpx.MockTransport(handler)
-    found = look("http://service/", "lw_x", "acme", QUESTION, pause=pauses.append, transport=transport)
+    found = query_index("http://service/", "lw_x", "acme", QUESTION, pause=pauses.append, transport=transport)
     return found, pauses
 
 
@@ -82,7 +82,7 @@ def test_temporary_errors_are_retried_and_lasting_ones_are_raised() -> None:
     assert found.blocks == ()
     assert len(pauses) == 2
     assert pauses == sorted(pauses)
-    with pytest.raises(LookFailed, match="503 busy"):
+    with pytest.raises(IndexQueryFailed, match="503 busy"):
         ask(answers(*[httpx.Response(503, text="busy")] * ATTEMPTS_MAX))
 
 
@@ -91,11 +91,11 @@ def test_temporary_errors_are_retried_and_lasting_ones_are_raised() -> None:
     [
         (httpx.Response(403, text="scope_missing"), "403 scope_missing"),
         (httpx.Response(400, text="invalid_query"), "invalid_query"),
-        ({"blocks": [], "unknown_tenants": ["acme"]}, "there never was any data of tenant 'acme'"),
+        ({"blocks": [], "unknown_tenants": ["acme"]}, "no data was ever stored for tenant 'acme'"),
     ],
 )
 def test_a_refusal_is_not_tried_again(answer: Any, message: str) -> None:
-    with pytest.raises(LookRefused, match=message):
+    with pytest.raises(IndexQueryRefused, match=message):
         ask(answers(answer))
 
 
@@ -118,10 +118,10 @@ def without(field: str) -> dict[str, Any]:
     ],
 )
 def test_a_response_of_another_service_is_an_error(answer: Any) -> None:
-    with pytest.raises(LookFailed, match="not one of this service's"):
+    with pytest.raises(IndexQueryFailed, match="unknown format"):
         ask(answers(answer))
 
 
 def test_responses_that_are_not_json_are_retried_then_an_error() -> None:
-    with pytest.raises(LookFailed, match="no JSON"):
+    with pytest.raises(IndexQueryFailed, match="not JSON"):
         ask(answers(*[httpx.Response(200, text="<html>")] * ATTEMPTS_MAX))

@@ -12,8 +12,8 @@ from engine.formats.profile_block.merge_model import InlineSection, MergedDatase
 from engine.formats.profile_block.model import IndexedSeries
 from engine.storage import ObjectStore, open_store
 from spark.errors import SparkJobFailed
-from spark.orders import Unit
 from spark.outcomes import answers_by_job, check_complete, empty_row, error_row, merged_row
+from spark.work_items import Unit
 
 UNIT = Unit(job="job", output=1, dataset=2, size=0)
 SECTIONS = (b"profiles", b"series index", b"symbols" * 1000)
@@ -68,9 +68,9 @@ def test_a_dataset_that_came_to_nothing_is_an_answer(store: ObjectStore) -> None
 def test_a_lost_row_is_noticed(store: ObjectStore) -> None:
     rows = [merged_row(UNIT, 1, 2, merged(1), store=store, prefix="scratch/", inline_bytes=1 << 20)]
     answers = answers_by_job(pa.Table.from_batches(rows), store)["job"]
-    with pytest.raises(SparkJobFailed, match="no answer came for dataset 2 of output 1"):
+    with pytest.raises(SparkJobFailed, match="no result was returned for dataset 2 of output 1"):
         check_complete(answers, [(1, 2)])
-    with pytest.raises(SparkJobFailed, match="no answer came for dataset 0 of output 0"):
+    with pytest.raises(SparkJobFailed, match="no result was returned for dataset 0 of output 0"):
         check_complete(answers, [(0, 0)])
 
 

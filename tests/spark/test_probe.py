@@ -34,5 +34,5 @@ def test_a_driver_that_computes_wrongly_is_refused(spark: SparkSession, monkeypa
 
 
 def test_a_kernel_that_cannot_be_loaded_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark.probe, "KERNEL_DOORS", ("no_such_door",))
+    monkeypatch.setattr(spark.probe, "KERNEL_MODULES", ("no_such_door",))
     assert known_answers()["kernel no_such_door"].startswith("failed: ModuleNotFoundError")

@@ -91,7 +91,9 @@ def test_a_deleted_object_of_a_replaced_block_is_an_error_with_advice(source: Sp
     look(looked)
     assert stored.compact()
     assert stored.delete_replaced()
-    with pytest.raises(PySparkException, match=r"(?s)SourceGone: object segments/.*gone.*ask again.*cleanup_delay"):
+    with pytest.raises(
+        PySparkException, match=r"(?s)SourceGone: object segments/.*missing.*repeat the query.*cleanup_delay"
+    ):
         looked.collect()
     assert shown(load(source, stored)) == asked(stored)
 
@@ -158,14 +160,14 @@ def test_executors_get_no_credential(source: SparkSession, stored: StoredRows) -
     ("options", "message"),
     [
         ({"tenant": ""}, "option tenant is missing"),
-        ({"start": "tomorrow"}, "option start='tomorrow' is no moment, such as"),
-        ({"start": "2026-02-30"}, "no moment"),
+        ({"start": "tomorrow"}, "option start='tomorrow' is not a time, such as"),
+        ({"start": "2026-02-30"}, "not a time"),
         ({"end": "2001-01-01"}, "is not after start"),
         ({"selector": "{a=}"}, "option selector=.* expected a value in quotes"),
         ({"selector": '{a=~"("}'}, "has no RE2 pattern"),
         ({"columns": "time,size"}, "there is no column 'size'; there are time, service"),
         ({"columns": ""}, "name at least one column"),
-        ({"columns": "value", "labels": "region"}, "the column labels is not asked for"),
+        ({"columns": "value", "labels": "region"}, "option columns does not include labels"),
         ({"on_damage": "ignore"}, "neither fail nor skip"),
         ({"share_bytes": "-1"}, "not a number from 1"),
         ({"credential": ""}, "option credential is missing, and SERVICE_CREDENTIAL is not set"),
@@ -185,12 +187,12 @@ def test_a_refusal_reaches_the_caller(source: SparkSession, stored: StoredRows) 
     stored.write_random(random.Random(7), 1)
     with pytest.raises(AnalysisException, match="BadSourceOption: option columns: there is no column 'size'"):
         load(source, stored, columns="size")
-    with pytest.raises(AnalysisException, match=r"LookRefused.*403.*tenant_not_allowed"):
+    with pytest.raises(AnalysisException, match=r"IndexQueryRefused.*403.*tenant_not_allowed"):
         load(source, stored, tenant="other").collect()
-    with pytest.raises(AnalysisException, match=r"LookRefused.*401"):
+    with pytest.raises(AnalysisException, match=r"IndexQueryRefused.*401"):
         load(source, stored, credential="lw_no_no").collect()
     odd = source.read.format("lithify.profiles").schema(StructType.fromDDL("time timestamp"))
-    with pytest.raises(AnalysisException, match="BadSourceOption: the columns are those of the option columns"):
+    with pytest.raises(AnalysisException, match="BadSourceOption: the schema is defined by the option columns"):
         odd.options(**stored.options).load().collect()
 
 
@@ -201,11 +203,11 @@ def test_what_is_skipped_is_logged_and_what_is_no_damage_is_not_skipped(caplog: 
     skip = _OnDamage("now", skips=True)
     skip(damage(BadObject("symbols", 7, "odd", "a/b")))
     assert caplog.messages == [
-        "profiles_left_out object=a/b tenant=shop service=api error=a/b: symbols at offset 7: odd"
+        "datasets_skipped object=a/b tenant=shop service=api error=a/b: symbols at offset 7: odd"
     ]
     with pytest.raises(StorageError, match="away"):
         skip(damage(StorageError("get", "a/b", "away")))
-    with pytest.raises(SourceGone, match="a/b was there at now"):
+    with pytest.raises(SourceGone, match="a/b was in the index snapshot of now"):
         skip(damage(ObjectNotFound("get", "a/b", "no such key")))
 
 

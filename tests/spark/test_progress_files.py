@@ -14,7 +14,7 @@ def test_steps_and_phases_are_reported_and_nothing_in_between(tmp_path: Path) ->
     seen = []
     for phase in ("download", "merge"):
         for done in range(1001):
-            task.tell(Progress(done=done, total=1000, phase=phase))
+            task.write(Progress(done=done, total=1000, phase=phase))
             if (found := driver.read()) not in seen:
                 seen.append(found)
     assert seen == [

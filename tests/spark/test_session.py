@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark.errors import BadSparkSetting
-from spark.frames import PARTITIONS_MAX, run_orders
+from spark.frames import PARTITIONS_MAX, run_work_items
 from spark.session import make_session
 from spark.settings import SparkSettings
 
@@ -67,8 +67,8 @@ def tell_where(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 @pytest.mark.spark
 @pytest.mark.parametrize("count", [1, 2, 7, 40])
 def test_every_order_is_a_task_of_its_own(spark: SparkSession, count: int) -> None:
-    orders = pa.table({"task": pa.array(range(count), pa.int32())})
-    told = run_orders(spark, orders, tell_where, "rows array<long>, python string, parent long")
+    work_items = pa.table({"task": pa.array(range(count), pa.int32())})
+    told = run_work_items(spark, work_items, tell_where, "rows array<long>, python string, parent long")
     assert sorted(told["rows"].to_pylist()) == [[number] for number in range(count)]
     assert set(told["python"].to_pylist()) == {sys.executable}
     assert set(told["parent"].to_pylist()).isdisjoint({os.getpid()})
@@ -76,8 +76,8 @@ def test_every_order_is_a_task_of_its_own(spark: SparkSession, count: int) -> No
 
 @pytest.mark.spark
 def test_more_orders_than_partitions_are_refused(spark: SparkSession) -> None:
-    with pytest.raises(ValueError, match="handed out"):
-        run_orders(spark, pa.table({"task": range(PARTITIONS_MAX + 1)}), tell_where, "rows array<long>")
+    with pytest.raises(ValueError, match="work items in a frame, at most"):
+        run_work_items(spark, pa.table({"task": range(PARTITIONS_MAX + 1)}), tell_where, "rows array<long>")
 
 
 @pytest.mark.spark

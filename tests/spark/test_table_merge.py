@@ -13,7 +13,7 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.files import SparkFiles
+from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from engine.core.errors import BadObject, MergeCancelled

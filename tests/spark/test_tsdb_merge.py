@@ -10,8 +10,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from pyspark import cloudpickle
-from pyspark.files import SparkFiles
+from pyspark import SparkFiles, cloudpickle
 from pyspark.sql import SparkSession
 
 from engine.core.errors import BadObject, MergeCancelled

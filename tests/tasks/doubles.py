@@ -94,17 +94,17 @@ class CourierDouble:
 
     def __init__(self, *, deliveries: int = 1) -> None:
         self.deliveries = deliveries
-        self.is_hearing = True
+        self.is_connected = True
         self.refuses = False
         self.run: Callable[[Sequence[Pair]], object] = lambda pairs: None
         self.messages: list[tuple[Pair, ...]] = []
-        self.knocks = 0
+        self.probes = 0
         self._threads: list[threading.Thread] = []
 
     def send(self, pairs: Sequence[Pair]) -> bool:
         """Deliver, or refuse and be disconnected."""
         if self.refuses:
-            self.is_hearing = False
+            self.is_connected = False
             return False
         self.messages.append(tuple(pairs))
         for _ in range(self.deliveries):
@@ -113,14 +113,14 @@ class CourierDouble:
             thread.start()
         return True
 
-    def lost(self) -> None:
+    def note_undelivered(self) -> None:
         """Be disconnected."""
-        self.is_hearing = False
+        self.is_connected = False
 
-    def knock(self) -> None:
-        """Hear again as soon as messages are taken."""
-        self.knocks += 1
-        self.is_hearing = not self.refuses
+    def probe_broker(self) -> None:
+        """Reconnect if messages are accepted."""
+        self.probes += 1
+        self.is_connected = not self.refuses
 
     def join(self) -> None:
         """Wait for every delivery to end."""

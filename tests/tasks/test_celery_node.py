@@ -127,7 +127,7 @@ def test_a_node_polls_while_its_broker_is_away_and_works_when_it_is_back(site: S
     site.start_broker()
     site.schedule.offer(pair)
     site.schedule.wait_for(lambda: pair in site.schedule.results)
-    node.wait_for_line("broker_heard")
+    node.wait_for_line("broker_reconnected")
 
 
 def test_a_wake_up_in_the_shared_queue_makes_a_sleeping_node_poll(site: Site) -> None:

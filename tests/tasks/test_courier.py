@@ -67,32 +67,32 @@ def test_pairs_travel_as_one_message_to_the_own_queue(broker: Broker, app: Celer
 @pytest.mark.stack
 def test_an_unreachable_broker_marks_the_courier_disconnected_until_an_echo(broker: Broker, app: Celery) -> None:
     now = 100.0
-    heard: list[bool] = []
+    reconnected: list[bool] = []
     courier = CeleryCourier(app, "compactor.sand", clock=lambda: now)
-    courier.on_heard = lambda: heard.append(True)
+    courier.on_reconnected = lambda: reconnected.append(True)
     broker.stop()
     assert not courier.send([A])
-    assert not courier.is_hearing
-    courier.knock()
+    assert not courier.is_connected
+    courier.probe_broker()
     broker.start()
-    courier.knock()
+    courier.probe_broker()
     assert broker.messages("compactor.sand") == [], "echoes keep their pause"
     now += ECHO_SECONDS
-    courier.knock()
+    courier.probe_broker()
     assert broker.messages("compactor.sand") == [("compactor.echo", [])]
-    assert not courier.is_hearing, "sending an echo is not hearing it"
-    courier.heard()
-    assert courier.is_hearing
-    assert heard == [True]
+    assert not courier.is_connected, "sending an echo does not count as its arrival"
+    courier.note_echo()
+    assert courier.is_connected
+    assert reconnected == [True]
 
 
 def test_a_lost_message_marks_the_courier_disconnected_and_its_return_is_reported_once() -> None:
     courier = CeleryCourier(Celery("test", fixups=(), set_as_current=False, broker="memory://"), "compactor.sand")
-    heard: list[bool] = []
-    courier.on_heard = lambda: heard.append(True)
-    courier.heard()
-    courier.lost()
-    assert not courier.is_hearing
-    courier.heard()
-    courier.heard()
-    assert heard == [True]
+    reconnected: list[bool] = []
+    courier.on_reconnected = lambda: reconnected.append(True)
+    courier.note_echo()
+    courier.note_undelivered()
+    assert not courier.is_connected
+    courier.note_echo()
+    courier.note_echo()
+    assert reconnected == [True]

@@ -60,7 +60,7 @@ def statuses(table: LeaseTable) -> dict[Pair, UpdateStatus]:
 
 
 def poll(table: LeaseTable, response: PollResponse, clock: Clock) -> tuple[Sequence[Pair], Sequence[Pair]]:
-    outcome = table.take_in(table.updates(), response, clock.now)
+    outcome = table.apply_response(table.updates(), response, clock.now)
     return outcome.assigned, outcome.lost
 
 
@@ -127,7 +127,7 @@ def test_a_job_that_finished_after_the_poll_was_built_is_reported_by_the_next(ta
     table.begin(A)
     reported = table.updates()
     table.finish(A, result=RESULT)
-    table.take_in(reported, granted(A), clock.now)
+    table.apply_response(reported, granted(A), clock.now)
     assert statuses(table) == {A: UpdateStatus.SUCCESS}
 
 
@@ -156,7 +156,7 @@ def test_an_answered_poll_moves_the_deadline_from_when_it_was_sent(table: LeaseT
     clock.now += 10
     reported, sent_at = table.updates(), clock.now
     clock.now += 4
-    table.take_in(reported, granted(A, expires_in=15), sent_at)
+    table.apply_response(reported, granted(A, expires_in=15), sent_at)
     clock.now = sent_at + 14.9
     assert table.expire() == ()
     clock.now = sent_at + 15
@@ -179,7 +179,7 @@ def test_an_unrenewed_lease_stops_the_run_which_is_then_given_back_without_a_rea
 def test_work_that_ended_just_before_it_noticed_the_stop_is_still_offered(table: LeaseTable, clock: Clock) -> None:
     poll(table, assigned(A), clock)
     table.begin(A)
-    table.give_back()
+    table.release()
     table.finish(A, result=RESULT)
     assert statuses(table) == {A: UpdateStatus.SUCCESS}
 
@@ -200,7 +200,7 @@ def test_the_same_job_under_a_new_token_stops_the_old_run_and_starts_anew(table:
 def test_a_pair_assigned_twice_is_one_entry(table: LeaseTable, clock: Clock) -> None:
     poll(table, assigned(A), clock)
     table.begin(A)
-    outcome = table.take_in((), assigned(A), clock.now)
+    outcome = table.apply_response((), assigned(A), clock.now)
     assert outcome.assigned == ()
     assert not table.is_stopped(A)
 
@@ -219,7 +219,7 @@ def test_a_message_that_does_not_arrive_gives_its_job_back(table: LeaseTable, cl
 def test_giving_all_back_releases_the_waiting_and_stops_the_running(table: LeaseTable, clock: Clock) -> None:
     poll(table, assigned(A, B), clock)
     table.begin(A)
-    assert table.give_back() == (A,)
+    assert table.release() == (A,)
     assert statuses(table) == {B: UpdateStatus.RELEASED}
     assert not table.wait_until_idle(0)
     assert table.abandon_runs() == (A,)
@@ -258,10 +258,10 @@ def test_whatever_happens_a_pair_runs_once_and_every_held_job_ends(data: st.Data
             case "assign":
                 new = f"token-{data.draw(st.integers(0, 10**6))}"
                 pairs.append((pair[0], new))
-                table.take_in((), assigned((pair[0], new)), clock.now)
+                table.apply_response((), assigned((pair[0], new)), clock.now)
             case "renew":
                 keep = data.draw(st.lists(st.sampled_from(pairs), unique=True))
-                table.take_in(table.updates(), granted(*keep), clock.now)
+                table.apply_response(table.updates(), granted(*keep), clock.now)
             case "begin" if table.begin(pair):
                 begun.append(pair)
             case "finish":
@@ -272,13 +272,13 @@ def test_whatever_happens_a_pair_runs_once_and_every_held_job_ends(data: st.Data
                 clock.now += data.draw(st.floats(0, 20))
                 table.expire()
             case "back":
-                table.give_back([pair])
+                table.release([pair])
     assert len(begun) == len(set(begun))
     reported = [(update.job, update.token) for update in table.updates()]
     assert len(reported) == len(set(reported))
-    table.give_back()
+    table.release()
     for pair in begun:
         table.finish(pair)
     assert table.busy() == ()
-    table.take_in(table.updates(), PollResponse(), clock.now)
+    table.apply_response(table.updates(), PollResponse(), clock.now)
     assert table.updates() == ()

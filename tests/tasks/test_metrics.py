@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from engine.core.metrics import BEAT_METRICS, CONTROL_METRICS, NODE_METRICS, Metric
 from tasks import metrics as process_metrics
-from tasks.metrics import ProcessMetrics, TaskCounter, count_sent, show
+from tasks.metrics import ProcessMetrics, TaskCounter, count_sent, serve
 from tasks.metrics_server import MetricsServer, QuietHandler
 
 
@@ -31,7 +31,7 @@ def scraped(port: int) -> dict[str, object]:
 def test_a_port_shows_what_is_listed(listed: tuple[Metric, ...]) -> None:
     port = free_port()
     metrics = ProcessMetrics(listed)
-    stop = show(metrics, {"METRICS_PORT": str(port)})
+    stop = serve(metrics, {"METRICS_PORT": str(port)})
     try:
         families = scraped(port)
     finally:
@@ -44,7 +44,7 @@ def test_a_port_shows_what_is_listed(listed: tuple[Metric, ...]) -> None:
 def test_connections_without_a_request_are_few_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MetricsServer, "connection_seconds", 0.5)
     port = free_port()
-    stop = show(ProcessMetrics(NODE_METRICS), {"METRICS_PORT": str(port)})
+    stop = serve(ProcessMetrics(NODE_METRICS), {"METRICS_PORT": str(port)})
     slow = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(2 * MetricsServer.connections_max)]
     try:
         for connection in slow:
@@ -59,7 +59,7 @@ def test_connections_without_a_request_are_few_and_end(monkeypatch: pytest.Monke
 
 
 def test_without_a_port_nothing_is_shown() -> None:
-    assert show(ProcessMetrics(NODE_METRICS), {})() is None
+    assert serve(ProcessMetrics(NODE_METRICS), {})() is None
 
 
 @pytest.mark.parametrize(("host", "family"), [("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)])
@@ -71,14 +71,14 @@ def test_addresses_of_both_kinds_are_listened_at(host: str, family: socket.Addre
 
 @pytest.mark.parametrize("port", ["x", "-1", "99999999"])
 def test_a_port_that_makes_no_sense_does_not_stop_the_process(port: str) -> None:
-    assert show(ProcessMetrics(NODE_METRICS), {"METRICS_PORT": port})() is None
+    assert serve(ProcessMetrics(NODE_METRICS), {"METRICS_PORT": port})() is None
 
 
 def test_a_port_that_is_taken_does_not_stop_the_process() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        assert show(ProcessMetrics(NODE_METRICS), {"METRICS_PORT": str(other.getsockname()[1])})() is None
+        assert serve(ProcessMetrics(NODE_METRICS), {"METRICS_PORT": str(other.getsockname()[1])})() is None
 
 
 def test_tasks_and_what_beat_sent_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

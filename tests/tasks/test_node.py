@@ -259,7 +259,7 @@ def test_jobs_with_a_refused_message_are_released_and_no_more_are_requested(benc
     bench.courier.refuses = False
     bench.schedule.offer(C)
     bench.schedule.wait_for(lambda: bench.schedule.results)
-    assert bench.courier.knocks > 0
+    assert bench.courier.probes > 0
 
 
 def test_jobs_whose_message_never_arrives_are_given_back(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

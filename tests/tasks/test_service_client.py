@@ -94,7 +94,7 @@ def test_passing_trouble_is_tried_again(service: ScriptedService, client: Servic
 
 def test_every_attempt_without_an_answer_is_noted(service: ScriptedService, client: ServiceClient) -> None:
     lost: list[int] = []
-    client.on_lost = lambda: lost.append(1)
+    client.on_response_lost = lambda: lost.append(1)
     service.answers = [(503, b"busy"), (0, b""), GOOD]
     client.poll(REQUEST)
     client.poll(REQUEST)

@@ -6,15 +6,15 @@ import pytest
 from django_celery_beat.models import PeriodicTask
 
 from tasks.beat import PERIODIC_JOBS, RETENTION_TASK, app
-from tasks.control.schedule import KeptScheduler
+from tasks.control.schedule import OperatorScheduler
 
 
 @pytest.mark.row("C14")
 @pytest.mark.django_db
 def test_retention_runs_every_15_minutes_unless_switched_off() -> None:
     assert [job.every_seconds for job in PERIODIC_JOBS if job.task == RETENTION_TASK] == [15 * 60]
-    KeptScheduler(app=app)
+    OperatorScheduler(app=app)
     row = PeriodicTask.objects.get(task=RETENTION_TASK)
     assert (row.enabled, row.interval.every, row.interval.period) == (True, 15 * 60, "seconds")
     PeriodicTask.objects.filter(id=row.id).update(enabled=False)
-    assert RETENTION_TASK not in {entry.task for entry in KeptScheduler(app=app).all_as_schedule().values()}
+    assert RETENTION_TASK not in {entry.task for entry in OperatorScheduler(app=app).all_as_schedule().values()}

@@ -17,7 +17,7 @@ from django_celery_beat.models import PeriodicTask
 
 from engine.storage import open_store
 from tasks.beat import PERIODIC_JOBS, WRITE_POSITION_TASK, app, missing_jobs
-from tasks.control.schedule import KeptEntry, KeptScheduler
+from tasks.control.schedule import KeptEntry, OperatorScheduler
 from webadmin.base.database import deadlines
 from webadmin.schedule.log_position import LogPosition
 from webadmin.schedule.models import EPOCH_MAX, AheadPosition
@@ -25,23 +25,23 @@ from webadmin.schedule.models import EPOCH_MAX, AheadPosition
 
 @pytest.mark.django_db
 def test_a_new_installation_gets_every_periodic_job() -> None:
-    KeptScheduler(app=app)
+    OperatorScheduler(app=app)
     found = PeriodicTask.objects.values_list("name", "task", "interval__every", "interval__period", "enabled")
     assert set(found) == {(job.name, job.task, job.every_seconds, "seconds", True) for job in PERIODIC_JOBS}
 
 
 @pytest.mark.django_db
 def test_periodic_tasks_expire_before_they_pile_up() -> None:
-    KeptScheduler(app=app)
+    OperatorScheduler(app=app)
     times = PeriodicTask.objects.values_list("interval__every", "expire_seconds")
     assert all(every <= expire <= max(every, 30) for every, expire in times)
 
 
 @pytest.mark.django_db
 def test_a_restart_of_beat_keeps_what_the_operator_changed() -> None:
-    KeptScheduler(app=app)
+    OperatorScheduler(app=app)
     PeriodicTask.objects.update(enabled=False, description="too much load on Mondays")
-    KeptScheduler(app=app)
+    OperatorScheduler(app=app)
     kept = PeriodicTask.objects.values_list("enabled", "description")
     assert list(kept) == [(False, "too much load on Mondays")] * len(PERIODIC_JOBS)
 
@@ -55,9 +55,9 @@ def one_connection(monkeypatch: pytest.MonkeyPatch, db: None) -> None:
 
 @pytest.mark.usefixtures("one_connection")
 def test_a_task_that_ran_in_the_future_is_due_after_its_interval() -> None:
-    KeptScheduler(app=app)
+    OperatorScheduler(app=app)
     PeriodicTask.objects.update(last_run_at=timezone.now() + timedelta(days=1))
-    waits = {name: entry.is_due().next for name, entry in KeptScheduler(app=app).schedule.items()}
+    waits = {name: entry.is_due().next for name, entry in OperatorScheduler(app=app).schedule.items()}
     assert {job.name: pytest.approx(job.every_seconds, abs=1) for job in PERIODIC_JOBS} == waits
 
 
@@ -67,9 +67,9 @@ def test_tasks_go_on_when_the_wall_clock_is_set_back_by_a_day(monkeypatch: pytes
     for owner, name in ((app, "now"), (schedule, "now"), (KeptEntry, "default_now"), (KeptEntry, "_default_now")):
         monkeypatch.setattr(owner, name, lambda *_: clock[0])
     sent: list[str] = []
-    monkeypatch.setattr(KeptScheduler, "producer", None)  # it would wait for a broker
-    monkeypatch.setattr(KeptScheduler, "apply_entry", lambda _, entry, **__: sent.append(entry.name))
-    beat = KeptScheduler(app=app)
+    monkeypatch.setattr(OperatorScheduler, "producer", None)  # it would wait for a broker
+    monkeypatch.setattr(OperatorScheduler, "apply_entry", lambda _, entry, **__: sent.append(entry.name))
+    beat = OperatorScheduler(app=app)
 
     def sent_within(seconds: int) -> set[str]:
         sent.clear()

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from engine.query import block_query
 from engine.query.block_query import Look
 from engine.query.model import Question
-from spark.errors import LookFailed
-from spark.index_client import STARTS_MAX, look
+from spark.errors import IndexQueryFailed
+from spark.index_client import STARTS_MAX, query_index
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.lanes.profiles.test_queries import FAR_MS, post, query, reader
 from tests.webadmin.lanes.profiles.test_retention import ORDER, keep, old_block
@@ -265,7 +265,7 @@ class ServiceTransport(httpx.BaseTransport):
 
 def look_through(transport: ServiceTransport, bearer: str) -> Look:
     question = Question(start_ms=0, end_ms=FAR_MS, matchers=())
-    return look("http://service", bearer, "acme", question, pause=lambda seconds: None, transport=transport)
+    return query_index("http://service", bearer, "acme", question, pause=lambda seconds: None, transport=transport)
 
 
 def by_key(found: Look) -> dict[str, Any]:
@@ -305,6 +305,6 @@ def test_spark_gives_up_when_the_index_moves_each_time(service: Service, monkeyp
         PositionMark.objects.update_or_create(id=1, defaults={"epoch": f"history {next(epochs)}"})
 
     always = ServiceTransport(change_history)
-    with pytest.raises(LookFailed, match=rf"removed while the index was read, {STARTS_MAX} times"):
+    with pytest.raises(IndexQueryFailed, match=rf"removed while the index was read, {STARTS_MAX} times"):
         look_through(always, reader("acme"))
     assert always.cursors.count("") == STARTS_MAX

@@ -1,8 +1,8 @@
-"""What executors are told to do: units of work, gathered into orders of about equal weight.
+"""Work items of executors: units grouped into items of about equal size.
 
-A unit is one dataset of one output of one job. An order is what one Spark task does: many small units, or one large
-one. It travels as one JSON text with the specifications of the jobs it has units of; the executor plans them again,
-because planning is a pure function and the plan is larger than the specification.
+A unit is one dataset of one output of one job. A work item is the input of one Spark task: many small units, or one
+large one. It is sent as JSON with the specifications of the jobs of its units; the executor plans them again, because
+planning is a pure function and the plan is larger than the specification.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pyarrow as pa
 from engine.lanes.profiles.jobs import ProfileMergeSpec
 from spark.frames import PARTITIONS_MAX
 
-ORDER_BYTES = 8 << 20
-"""Source bytes that are worth a task of their own: about a tenth of a second of merging against ten milliseconds."""
+WORK_ITEM_BYTES = 8 << 20
+"""Source bytes per task: about 100 ms of merging, against about 10 ms to start a task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +32,8 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What one task does, and with what: ``inline_bytes`` is how much of a unit's sections may come back by Spark."""
+class WorkItem:
+    """Input of one task. ``inline_bytes`` is the maximum size of the sections of a unit in its result rows."""
 
     specs: tuple[ProfileMergeSpec, ...]
     units: tuple[Unit, ...]
@@ -41,7 +41,7 @@ class Order:
     inline_bytes: int
 
     def to_bytes(self) -> bytes:
-        """Return the order as JSON."""
+        """Return the work item as JSON."""
         return json.dumps(
             {
                 "specs": [spec.to_json() for spec in self.specs],
@@ -52,56 +52,57 @@ class Order:
         ).encode()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Order:
+    def from_bytes(cls, data: bytes) -> WorkItem:
         """Read what ``to_bytes`` wrote."""
-        told = json.loads(data)
+        fields = json.loads(data)
         return cls(
-            specs=tuple(ProfileMergeSpec.from_json(spec) for spec in told["specs"]),
+            specs=tuple(ProfileMergeSpec.from_json(spec) for spec in fields["specs"]),
             units=tuple(
-                Unit(job=job, output=output, dataset=dataset, size=size) for job, output, dataset, size in told["units"]
+                Unit(job=job, output=output, dataset=dataset, size=size)
+                for job, output, dataset, size in fields["units"]
             ),
-            store_url=told["store_url"],
-            inline_bytes=told["inline_bytes"],
+            store_url=fields["store_url"],
+            inline_bytes=fields["inline_bytes"],
         )
 
 
-def gather(
+def make_work_items(
     specs: Sequence[ProfileMergeSpec], units: Sequence[Unit], *, store_url: str, inline_bytes: int, parallelism: int
-) -> list[Order]:
-    """Make orders of units: the heaviest first, and no more of them than keep ``parallelism`` cores evenly busy."""
+) -> list[WorkItem]:
+    """Group units into work items, largest first, and no more than keep ``parallelism`` cores evenly busy."""
     by_job = {spec.job: spec for spec in specs}
-    orders = []
-    for share in _shares(units, _order_count(units, parallelism)):
+    work_items = []
+    for share in _shares(units, _work_item_count(units, parallelism)):
         jobs = dict.fromkeys(unit.job for unit in share)
-        orders.append(
-            Order(
+        work_items.append(
+            WorkItem(
                 specs=tuple(by_job[job] for job in jobs),
                 units=tuple(share),
                 store_url=store_url,
                 inline_bytes=inline_bytes,
             )
         )
-    return orders
+    return work_items
 
 
-def table_of(orders: Sequence[Order]) -> pa.Table:
-    """Return the frame of orders, one row each."""
-    return pa.table({"order": pa.array([order.to_bytes() for order in orders], pa.binary())})
+def work_item_table(work_items: Sequence[WorkItem]) -> pa.Table:
+    """Return the table of work items, one row each."""
+    return pa.table({"work_item": pa.array([work_item.to_bytes() for work_item in work_items], pa.binary())})
 
 
-def _order_count(units: Sequence[Unit], parallelism: int) -> int:
-    by_weight = -(-sum(unit.size for unit in units) // ORDER_BYTES)
+def _work_item_count(units: Sequence[Unit], parallelism: int) -> int:
+    by_weight = -(-sum(unit.size for unit in units) // WORK_ITEM_BYTES)
     return min(len(units), max(parallelism, by_weight), PARTITIONS_MAX)
 
 
 def _shares(units: Sequence[Unit], count: int) -> list[list[Unit]]:
-    """Deal the units, largest first, each to the share that is lightest so far; return the heaviest share first."""
+    """Assign each unit, largest first, to the smallest share so far; return the largest share first."""
     lightest = [(0, number) for number in range(count)]
     shares: list[list[Unit]] = [[] for _ in range(count)]
     for unit in sorted(units, key=lambda unit: unit.size, reverse=True):
         weight, number = heapq.heappop(lightest)
         shares[number].append(unit)
-        # A unit of no bytes is work, too: without the 1 all such units would go to one share.
+        # An empty unit is work too: without the 1, all empty units would be in one share.
         heapq.heappush(lightest, (weight + unit.size + 1, number))
     weights = {number: weight for weight, number in lightest}
     return [shares[number] for number in sorted(range(count), key=lambda number: -weights[number])]

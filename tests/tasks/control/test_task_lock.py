@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.control.turns import only_one
+from tasks.control.task_lock import task_lock
 
 
 def test_a_named_lock_is_held_once_and_released(tmp_path: Path) -> None:
-    with only_one(tmp_path, "scan") as first, only_one(tmp_path, "scan") as second, only_one(tmp_path, "plan") as other:
+    with (
+        task_lock(tmp_path, "scan") as first,
+        task_lock(tmp_path, "scan") as second,
+        task_lock(tmp_path, "plan") as other,
+    ):
         assert (first, second, other) == (True, False, True)
-    with only_one(tmp_path, "scan") as again:
+    with task_lock(tmp_path, "scan") as again:
         assert again
