@@ -98,7 +98,7 @@ def _fill_again(**told: Any) -> None:
     tests that roll back may come after it."""
     if "plan" not in told:  # a migration has one, and adds the rows itself
         importlib.import_module("webadmin.schedule.migrations.0002_first_rows").add_first_rows(apps, None)
-        policies = importlib.import_module("webadmin.lanes.profiles.migrations.0004_default_level_policies")
+        policies = importlib.import_module("webadmin.lanes.profiles.migrations.0003_default_level_policies")
         policies.add_level_policies(apps, None)
 
 

@@ -14,7 +14,7 @@ log = structlog.get_logger(__name__)
 @app.task(name=ISOLATE_TASK)
 def isolate_bad_blocks() -> None:
     """Split jobs that failed too often; quarantine blocks that failed alone."""
-    from webadmin.schedule.services.isolate_jobs import isolate
+    from webadmin.lanes.profiles.services.isolate_jobs import isolate
 
     outcome = isolate(store=object_store(settings.OBJECT_STORE_URL))
     for breakage in outcome.breakages:

@@ -332,7 +332,7 @@ def test_all_jobs_of_one_error_class_are_requeued_and_a_block_released_with_the_
     assert 10 < again.count() < len(parked)
     assert all("ChecksumMismatch" in attempt.reason["error_class"] for attempt in _last_attempts(again))
 
-    page.goto(live_server.url + reverse("admin:schedule_quarantine_changelist"))
+    page.goto(live_server.url + reverse("admin:profiles_quarantine_changelist"))
     page.locator("#result_list tbody a").first.click()
     page.get_by_role("link", name="Release").click()
     give_order(page, "Release")

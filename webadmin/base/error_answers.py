@@ -19,9 +19,9 @@ from rest_framework.views import exception_handler
 
 from engine.core.errors import LithifyError
 from webadmin.base.access.models import WorkerCredential
+from webadmin.base.access.refusals import count_refused_requests
 from webadmin.base.access.scopes import is_operator
 from webadmin.base.access.tenant_places import without_server_paths
-from webadmin.lanes.profiles.services.count_refusals import count_refused_requests
 
 log = logging.getLogger(__name__)
 

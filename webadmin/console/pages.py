@@ -23,10 +23,19 @@ from webadmin.base.access.models import WorkerCredential
 from webadmin.base.access.queries import expiring_credential_count
 from webadmin.base.database import dialect, durability
 from webadmin.lanes.catalog.overview import catalog_standings, catalogs_table
+from webadmin.lanes.profiles import queue_words
 from webadmin.lanes.profiles.deletion_queries import late_requests
 from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block, DeadLetter, DeleteRequest, LineageMark, Tombstone
-from webadmin.lanes.profiles.operator_queries import IndexTotals, LevelTotal, index_totals
+from webadmin.lanes.profiles.operator_queries import (
+    IndexTotals,
+    LevelQueues,
+    LevelTotal,
+    index_totals,
+    level_queues,
+    next_queues,
+)
+from webadmin.lanes.profiles.quarantine_models import Quarantine
 from webadmin.lanes.profiles.states import BlockState
 from webadmin.lanes.tables.models import BadFile, Chunk, DataSource
 from webadmin.lanes.tables.overview import TableStanding, table_standings, tables_table
@@ -38,15 +47,15 @@ from webadmin.progress.due_work import covered_by, held_jobs
 from webadmin.progress.facts import counted_ms_ago
 from webadmin.progress.health import counting_late
 from webadmin.progress.models import ParkedJob
-from webadmin.schedule import job_page, queue_words
+from webadmin.schedule import job_page
+from webadmin.schedule.breakages import merging_is_broken
 from webadmin.schedule.isolation_stops import stops_in_words
 from webadmin.schedule.models import Command, Job, Worker
-from webadmin.schedule.operation_models import IsolationStop, Pause, Quarantine
+from webadmin.schedule.operation_models import IsolationStop, Pause
 from webadmin.schedule.operator_queries import DONE_COUNTED_MAX, JobCounts, ScheduleOverview, schedule_overview
 from webadmin.schedule.pauses import paused_scopes
 from webadmin.schedule.register import failing_jobs
 from webadmin.schedule.services.guard_deletions import log_behind
-from webadmin.schedule.suspects import merging_is_broken
 
 REFRESH_SECONDS = 5
 OLD_TOTALS_SECONDS = 15
@@ -67,26 +76,26 @@ class Tile:
 def front_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Fill the front page (unfold's DASHBOARD_CALLBACK); a refresh by htmx gets the content without the frame."""
     overview, totals, buckets = schedule_overview(), index_totals(), bucket_standings()
-    tables = table_standings()
+    queues, tables = level_queues(overview.now_ms), table_standings()
     catalogs = catalog_standings()
     is_for_all = confined_tenants() is None
     is_refresh = request.headers.get("HX-Request") == "true"
-    notices = verdict(_standing(overview, totals, buckets, tables))
+    notices = verdict(_standing(overview, queues, totals, buckets, tables))
     return context | {
         "title": "Overview",
         "frame": "console/bare.html" if is_refresh else "admin/base_site.html",
         "refresh_seconds": REFRESH_SECONDS,
         "notices": [(notice, _place(notice)) for notice in notices],
-        "tiles": _tiles(overview, totals),
+        "tiles": _tiles(overview, queues, totals),
         "tables": [
-            *(_levels(totals), _queues(overview), _jobs(overview.jobs)),
+            *(_levels(totals), _queues(queues, overview.now_ms), _jobs(overview.jobs)),
             *([_workers(overview)] if is_for_all else []),
         ],
         "wide_tables": [
             *([tables_table(tables)] if tables else []),
             *([buckets_table(buckets)] if buckets else []),
             *([catalogs_table(catalogs)] if catalogs else []),
-            _first_queues(overview),
+            _first_queues(overview.now_ms),
             *([_commands(overview)] if is_for_all else []),
         ],
         "as_of": f"{show.moment_text(dialect.clock_ms())} UTC",
@@ -95,11 +104,12 @@ def front_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 
 def _standing(
     overview: ScheduleOverview,
+    queues: Sequence[LevelQueues],
     totals: IndexTotals,
     buckets: Sequence[BucketStanding],
     tables: Sequence[TableStanding],
 ) -> Standing:
-    queues, jobs = overview.queues, overview.jobs
+    jobs = overview.jobs
     next_ready = [queue.next_ready_ms for queue in queues if queue.next_ready_ms is not None]
     ready = sum(queue.ready_count for queue in queues)
     scopes = paused_scopes(overview.now_ms)
@@ -189,8 +199,8 @@ def _place(notice: Notice) -> str:
     return places[notice.place]() if notice.place else ""
 
 
-def _tiles(overview: ScheduleOverview, totals: IndexTotals) -> list[Tile]:
-    jobs, queues = overview.jobs, overview.queues
+def _tiles(overview: ScheduleOverview, queues: Sequence[LevelQueues], totals: IndexTotals) -> list[Tile]:
+    jobs = overview.jobs
     waiting = sum(queue.block_count for queue in queues)
     return [
         Tile(
@@ -253,8 +263,7 @@ def _level_row(level: int, totals: Iterable[LevelTotal]) -> tuple[object, ...]:
     )
 
 
-def _queues(overview: ScheduleOverview) -> Table:
-    now_ms = overview.now_ms
+def _queues(queues: Sequence[LevelQueues], now_ms: int) -> Table:
     return Table(
         title="Queues by level",
         headers=("Level", "Queues", "Blocks", "Oldest", "Ready"),
@@ -266,7 +275,7 @@ def _queues(overview: ScheduleOverview) -> Table:
                 show.age(queue.oldest_arrival_ms, now_ms, clock=show.COMMAND_TIME),
                 _readiness(queue.ready_count, queue.next_ready_ms, now_ms),
             )
-            for queue in overview.queues
+            for queue in queues
         ],
         empty="Nothing waits: every queue is empty.",
     )
@@ -327,7 +336,7 @@ def _workers(overview: ScheduleOverview) -> Table:
     )
 
 
-def _first_queues(overview: ScheduleOverview) -> Table:
+def _first_queues(now_ms: int) -> Table:
     return Table(
         title="Next queues",
         headers=("Tenant", "Shard", "Level", "Oldest", "Ready", "Why"),
@@ -336,11 +345,11 @@ def _first_queues(overview: ScheduleOverview) -> Table:
                 show.row_link(queue, show.name(job_page.tenant_text(queue.tenant))),
                 queue.shard,
                 queue.level,
-                show.age(queue.oldest_arrival_ms, overview.now_ms, clock=show.COMMAND_TIME),
+                show.age(queue.oldest_arrival_ms, now_ms, clock=show.COMMAND_TIME),
                 queue_words.ready_badge(fill),
                 queue_words.ready_reason(fill),
             )
-            for queue in overview.first_queues
+            for queue in next_queues(now_ms)
             for fill in [queue_words.QueueFill.from_row(queue)]
         ],
         empty="Nothing waits.",

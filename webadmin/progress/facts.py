@@ -13,6 +13,7 @@ from webadmin.base.database import dialect, durability
 from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.progress.due_work import due_jobs, due_queues, held_jobs
 from webadmin.progress.models import CountingMark
+from webadmin.schedule.breakages import merging_is_broken
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.hindrances import caps_reached, jobs_with_unmatched_pins
 from webadmin.schedule.isolation_stops import stops_in_words
@@ -23,7 +24,6 @@ from webadmin.schedule.polling_workers import worker_counts
 from webadmin.schedule.queries import limits_now
 from webadmin.schedule.register import failing_jobs
 from webadmin.schedule.services.guard_deletions import log_behind
-from webadmin.schedule.suspects import merging_is_broken
 
 CAPPED_MAX = 50
 """Tenants with due work whose caps are looked at."""

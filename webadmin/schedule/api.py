@@ -12,7 +12,7 @@ from engine.protocol.errors import InvalidToken
 from engine.protocol.messages import PollRequest
 from engine.protocol.wire import request_from_wire, response_to_wire
 from webadmin.base.access.authentication import MayPoll
-from webadmin.lanes.profiles.services.count_refusals import count_refused_requests
+from webadmin.base.access.refusals import count_refused_requests
 from webadmin.schedule.poll_view import token_codec
 from webadmin.schedule.serializers import ErrorSerializer, PollRequestSerializer, PollResponseSerializer
 from webadmin.schedule.services import poll

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models import Count, Q, QuerySet
 
 from engine.schedule.explain import Explanation, PlaceFacts, explain_place
-from engine.schedule.limits import ScopeKind
+from engine.schedule.limits import Scope, ScopeKind
 from engine.schedule.model import HOLDING_STATES, JobState
 from engine.schedule.pauses import is_paused
 from engine.schedule.progress import count_words
-from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.known_names import is_known_tenant
 from webadmin.schedule.lanes import lanes
@@ -34,14 +33,14 @@ def explain_tenant(name: str) -> list[Explanation]:
     if not name or not is_known_tenant(name):
         return []
     now_ms = read_time().now_ms
-    queues = LevelQueue.objects.filter(tenant=name, block_count__gt=0).aggregate(
-        blocks=Sum("block_count"), due=Sum("block_count", filter=Q(ready_at_ms__lte=now_ms))
-    )
+    queued = {lane.name: lane.queued(Scope(ScopeKind.TENANT, name), now_ms) for lane in lanes()}
     waiting = [(lane.name, one) for lane in lanes() for one in lane.waiting(name)]
     waits = [f"{count_words(one.count, one.unit)} of {one.name} ({lane})" for lane, one in waiting]
     scopes = paused_scopes(now_ms)
     covering = [str(scope) for scope in scopes if scope.covers(lane="", tenant=name, level=-1)]
-    with_work = {lane for lane, _ in waiting} | _lanes_with_work(name)
+    with_work = (
+        {lane for lane, _ in waiting} | {lane for lane, one in queued.items() if one.count} | _lanes_with_jobs(name)
+    )
     held = {scope.value: str(scope) for scope in scopes if scope.kind is ScopeKind.LANE and scope.value in with_work}
     if held and held.keys() == with_work:
         covering += held.values()
@@ -52,8 +51,8 @@ def explain_tenant(name: str) -> list[Explanation]:
             f"Tenant {name}",
             place_facts(
                 jobs,
-                queued_blocks=int(queues["blocks"] or 0),
-                due_blocks=int(queues["due"] or 0),
+                queued_blocks=sum(one.count for one in queued.values()),
+                due_blocks=sum(one.due for one in queued.values()),
                 waits=waits,
                 paused=covering,
             ),
@@ -61,11 +60,10 @@ def explain_tenant(name: str) -> list[Explanation]:
     ]
 
 
-def _lanes_with_work(tenant: str) -> set[str]:
-    """Return the lanes in which jobs of a tenant wait or run, or blocks of it wait for one."""
-    jobs = Job.objects.filter(tenant=tenant, state__in=HOLDING_STATES).order_by().values_list("lane", flat=True)
-    queues = LevelQueue.objects.filter(tenant=tenant, block_count__gt=0).order_by().values_list("lane", flat=True)
-    return {*jobs.distinct(), *queues.distinct()}
+def _lanes_with_jobs(tenant: str) -> set[str]:
+    """Return the lanes in which jobs of a tenant wait, run or are parked."""
+    jobs = Job.objects.filter(tenant=tenant, state__in=HOLDING_STATES).order_by()
+    return set(jobs.values_list("lane", flat=True).distinct())
 
 
 def place_facts(

@@ -25,6 +25,7 @@ from webadmin.schedule.tenant_shares import CappedTenants, TenantKey
 
 if TYPE_CHECKING:
     from engine.schedule.explain import Explanation
+    from engine.schedule.limits import Scope
     from webadmin.adminkit.sections import Section
     from webadmin.schedule.services.operation import Operation, OperationOutcome, Order
 
@@ -139,6 +140,13 @@ class Waiting(NamedTuple):
     is_paused: bool = False
 
 
+class QueuedSources(NamedTuple):
+    """How many sources wait in queues that polls plan from, and how many of them are in queues that are ready."""
+
+    count: int = 0
+    due: int = 0
+
+
 class Trouble(NamedTuple):
     """Something of a lane that stands still until somebody acts; ``code`` is stable, ``text`` names no tenant."""
 
@@ -206,7 +214,7 @@ class Lane(ABC):
         return list(jobs)
 
     def explain(self, name: str) -> list[Explanation]:
-        """Explain the lane's own blocks of this id, if it has any beside those of the index."""
+        """Explain what the lane knows by this name, such as the id of a block or the path of a file."""
         return []
 
     def has_tenant(self, name: str) -> bool:
@@ -214,8 +222,12 @@ class Lane(ABC):
         return False
 
     def waiting(self, tenant: str | None = None) -> list[Waiting]:
-        """Return what waits to be planned, of all tenants or of one, beside the blocks of level queues."""
+        """Return what waits to be planned, of all tenants or of one, beside ``queued``."""
         return []
+
+    def queued(self, scope: Scope, now_ms: int) -> QueuedSources:
+        """Count the sources in queues of a scope other than a job; ``now_ms`` is command time."""
+        return QueuedSources()
 
     def kept_by_deletion(self, tenant: str) -> list[str]:
         """Return in sentences what a tenant has in this lane that a request to delete its data leaves as it is."""

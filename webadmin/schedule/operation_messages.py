@@ -12,14 +12,13 @@ from engine.protocol.fields import COUNT_MAX, Fields
 from engine.schedule.limits import LimitName, Scope, ScopeKind
 from engine.schedule.model import ParkedKind
 from webadmin.base.access.models import TENANT_NAME_MAX
-from webadmin.schedule.models import JOB_NAME_MAX, LANE_MAX, Job
-from webadmin.schedule.operation_models import WHY_MAX, IsolationStop, LimitChange, Pause, Quarantine
+from webadmin.schedule.models import JOB_NAME_MAX, LANE_MAX
+from webadmin.schedule.operation_models import WHY_MAX, IsolationStop, LimitChange, Pause
 from webadmin.schedule.register import NAMES_MAX, JobFilter
 from webadmin.schedule.services.operation import Order
 from webadmin.schedule.wall_times import WallTimes
 
 ERROR_CLASS_MAX = 100
-ULID_LENGTH = 26
 LEVEL_MAX = 100
 SHARD_MAX = (1 << 32) - 1
 SCOPE_KINDS = [kind.value for kind in ScopeKind]
@@ -63,7 +62,7 @@ def filter_from_json(fields: Fields) -> JobFilter:
         kind = ParkedKind(wanted.choice("kind", [kind.value for kind in ParkedKind]))
     names = wanted.items("jobs", NAMES_MAX, default=())
     return JobFilter(
-        names=tuple(_item(wanted, "jobs", name, JOB_NAME_MAX) for name in names),
+        names=tuple(text_item(wanted, "jobs", name, JOB_NAME_MAX) for name in names),
         everything=flag(wanted, "all"),
         error_class=_text(wanted, "error_class", ERROR_CLASS_MAX),
         lane=_text(wanted, "lane", LANE_MAX),
@@ -78,11 +77,6 @@ def limit_from_json(fields: Fields) -> tuple[LimitName, int | None]:
     """Read a limit's name and value; null takes back what was set."""
     name = LimitName(fields.choice("limit", [name.value for name in LimitName]))
     return name, integer_or_null(fields, "value", COUNT_MAX)
-
-
-def blocks_from_json(fields: Fields) -> tuple[str, ...]:
-    """Read ids of blocks."""
-    return tuple(_item(fields, "blocks", ulid, ULID_LENGTH) for ulid in fields.items("blocks", NAMES_MAX, default=()))
 
 
 def flag(fields: Fields, name: str) -> bool:
@@ -110,8 +104,9 @@ def _text(fields: Fields, name: str, length_max: int) -> str | None:
     return None if fields.values.get(name) is None else fields.text(name, length_max)
 
 
-def _item(fields: Fields, name: str, item: object, length_max: int) -> str:
-    return Fields(f"{fields.path}.{name}", {"item": item}).text("item", length_max, empty=False)
+def text_item(fields: Fields, name: str, value: object, length_max: int) -> str:
+    """Read one text of a list."""
+    return Fields(f"{fields.path}.{name}", {"item": value}).text("item", length_max, empty=False)
 
 
 def limit_to_json(row: LimitChange, walls: WallTimes) -> dict[str, Any]:
@@ -162,29 +157,6 @@ def parked_to_json(jobs: Any) -> list[dict[str, Any]]:
         }
         for job in jobs.annotate(attempt_count=Count("attempts"))
     ]
-
-
-def quarantine_to_json(row: Quarantine, walls: WallTimes) -> dict[str, Any]:
-    """Return what is known of a quarantined block."""
-    job: Job = row.job
-    return {
-        "id": row.id,
-        "block": row.block.ulid,
-        "job": job.name,
-        "tenant": job.tenant,
-        "shard": job.shard,
-        "level": job.level,
-        "cause": row.cause,
-        "error_class": row.error_class,
-        "message": row.message,
-        "object": row.object,
-        "section": row.section,
-        "offset": row.offset,
-        "build": row.build,
-        "attempts": row.attempts,
-        "at_ms": walls.of(row.at_ms, row.command_index),
-        "command": row.command_index,
-    }
 
 
 def stop_to_json(stop: IsolationStop, walls: WallTimes) -> dict[str, Any]:

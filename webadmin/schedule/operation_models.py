@@ -1,5 +1,4 @@
-"""What operators set and what was set aside: limits with their history, pauses, pins, split jobs, quarantine and its
-stops.
+"""What operators set and what was set aside: limits with their history, pauses, pins, split jobs, stops of quarantine.
 
 Columns named ``…_ms`` are milliseconds of command time; ``command_index`` is the entry of the log that made the row.
 Rows are history: they end, and are not deleted.
@@ -126,44 +125,6 @@ class JobSplit(models.Model):
 
     def __str__(self) -> str:
         return f"{self.child_id} from {self.parent_id}"
-
-
-class Quarantine(models.Model):
-    """A block that cannot be merged, with what is known of its damage. Its own job, parked, holds it until release."""
-
-    class Cause(models.TextChoices):
-        DAMAGED = "damaged", "damaged"  # it failed alone, while others of its kind were merged by the same build
-        MISSING = "missing", "missing"  # the store has no object under its key
-
-    block = models.ForeignKey("profiles.Block", on_delete=models.CASCADE, related_name="quarantines", db_index=False)
-    job = models.ForeignKey("schedule.Job", on_delete=models.CASCADE, related_name="quarantines")
-    cause = models.CharField(max_length=10, choices=Cause)
-    error_class = models.CharField(max_length=100)
-    message = models.TextField(blank=True)
-    object = models.CharField(max_length=1024, blank=True)
-    section = models.CharField(max_length=100, blank=True)
-    offset = models.BigIntegerField(default=-1)
-    build = models.CharField(max_length=100, blank=True)
-    attempts = models.PositiveIntegerField()
-    at_ms = models.BigIntegerField()
-    command_index = models.BigIntegerField()
-    released_at_ms = models.BigIntegerField(null=True)
-    released_by = models.CharField(max_length=ACTOR_MAX, blank=True)
-    release_why = models.CharField(max_length=WHY_MAX, blank=True)
-
-    objects = ConfinedManager("block__tenant__name")
-
-    class Meta:
-        verbose_name_plural = "quarantine"
-        constraints = [
-            models.UniqueConstraint(
-                fields=["block"], condition=Q(released_at_ms=None), name="quarantine_holds_a_block_once"
-            )
-        ]
-        ordering = ["-id"]
-
-    def __str__(self) -> str:
-        return f"block {self.block_id}: {self.error_class}"
 
 
 class IsolationStop(models.Model):

@@ -182,39 +182,6 @@ class ParkedListSerializer(serializers.Serializer):
     jobs = ParkedJobSerializer(many=True)
 
 
-class QuarantineSerializer(serializers.Serializer):
-    """A block kept apart."""
-
-    id = serializers.IntegerField()
-    block = serializers.CharField()
-    job = serializers.CharField()
-    tenant = serializers.CharField(allow_blank=True)
-    shard = serializers.IntegerField()
-    level = serializers.IntegerField()
-    cause = serializers.CharField()
-    error_class = serializers.CharField()
-    message = serializers.CharField(allow_blank=True)
-    object = serializers.CharField(allow_blank=True)
-    section = serializers.CharField(allow_blank=True)
-    offset = serializers.IntegerField()
-    build = serializers.CharField(allow_blank=True)
-    attempts = serializers.IntegerField()
-    at_ms = serializers.IntegerField(help_text=WALL_TIME)
-    command = serializers.IntegerField()
-
-
-class QuarantineListSerializer(serializers.Serializer):
-    quarantine = QuarantineSerializer(many=True)
-
-
-class ReleaseSerializer(OrderSerializer):
-    """Blocks to let out, by id."""
-
-    blocks = serializers.ListField(child=serializers.CharField(), required=False)
-    all = serializers.BooleanField(required=False)
-    newer_build_only = serializers.BooleanField(required=False)
-
-
 class IsolationStopSerializer(serializers.Serializer):
     """A stop of keeping bad sources of a place out."""
 

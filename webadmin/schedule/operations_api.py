@@ -17,10 +17,11 @@ from engine.schedule.pauses import PauseMode
 from webadmin.base.access.scopes import MayOperate
 from webadmin.schedule import operation_messages as messages
 from webadmin.schedule import operation_serializers as shapes
+from webadmin.schedule.breakages import merging_is_broken
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.isolation_stops import open_stops
 from webadmin.schedule.lanes import lanes
-from webadmin.schedule.operation_models import PLACE_MAX, IsolationStop, LimitChange, Pause, Quarantine
+from webadmin.schedule.operation_models import PLACE_MAX, IsolationStop, LimitChange, Pause
 from webadmin.schedule.pauses import pauses_in_force
 from webadmin.schedule.register import JobFilter, parked_jobs
 from webadmin.schedule.serializers import ErrorSerializer
@@ -29,11 +30,9 @@ from webadmin.schedule.services.change_limit import DURATION_SECONDS_MAX, change
 from webadmin.schedule.services.give_blocks_back import give_blocks_back
 from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause, resume
-from webadmin.schedule.services.quarantine_blocks import release
 from webadmin.schedule.services.requeue_jobs import requeue
 from webadmin.schedule.services.set_aside_jobs import cancel
 from webadmin.schedule.services.stop_isolation import decide_isolation
-from webadmin.schedule.suspects import merging_is_broken
 from webadmin.schedule.wall_times import WallTimes, wall_times
 
 ERRORS = dict.fromkeys((400, 401, 403, 404, 413, 415), ErrorSerializer)
@@ -64,7 +63,7 @@ class LimitsView(OperatorView):
     )
     def get(self, request: Request) -> Response:
         """List what was set, the last first."""
-        rows = list(LimitChange.objects.order_by("-id").filter(id__lt=_before(request))[:ROWS_MAX])
+        rows = list(LimitChange.objects.order_by("-id").filter(id__lt=before_id(request))[:ROWS_MAX])
         walls = _walls(rows)
         return Response({"limits": [messages.limit_to_json(row, walls) | {"id": row.id} for row in rows]})
 
@@ -133,7 +132,7 @@ class ParkedView(OperatorView):
             if given.get(name, "").isdecimal():
                 given[name] = int(given[name])
         wanted = messages.filter_from_json(Fields("$", {"filter": given | {"all": True}}))
-        jobs = parked_jobs(wanted).filter(id__lt=_before(request)).order_by("-id")[:ROWS_MAX]
+        jobs = parked_jobs(wanted).filter(id__lt=before_id(request)).order_by("-id")[:ROWS_MAX]
         return Response({"jobs": messages.parked_to_json(jobs)})
 
 
@@ -208,40 +207,6 @@ class PinView(JobsView):
         return Response(pin(wanted, worker=worker, order=order).to_json())
 
 
-class QuarantineView(OperatorView):
-    """Blocks kept apart, and letting them out."""
-
-    @extend_schema(
-        operation_id="list_quarantine",
-        parameters=[BEFORE],
-        responses={200: shapes.QuarantineListSerializer, **ERRORS},
-    )
-    def get(self, request: Request) -> Response:
-        """List quarantined blocks with what is known of their damage, the newest first."""
-        held = Quarantine.objects.filter(released_at_ms=None, id__lt=_before(request)).select_related("job", "block")
-        rows = list(held[:ROWS_MAX])
-        walls = _walls(rows)
-        return Response({"quarantine": [messages.quarantine_to_json(row, walls) for row in rows]})
-
-
-class ReleaseView(OperatorView):
-    """Ends a quarantine."""
-
-    @extend_schema(
-        operation_id="release", request=shapes.ReleaseSerializer, responses={200: shapes.OutcomeSerializer, **ERRORS}
-    )
-    def post(self, request: Request) -> Response:
-        """Let quarantined blocks be tried again, each alone; or preview it."""
-        fields, order = self.read(shapes.ReleaseSerializer)
-        outcome = release(
-            messages.blocks_from_json(fields),
-            everything=messages.flag(fields, "all"),
-            order=order,
-            newer_build_only=messages.flag(fields, "newer_build_only"),
-        )
-        return Response(outcome.to_json())
-
-
 class IsolationView(OperatorView):
     """Where keeping bad sources out is stopped, and the decision that ends a stop."""
 
@@ -277,10 +242,11 @@ class BreakagesView(OperatorView):
         return Response({"breakages": [{name: getattr(one, name) for name in fields} for one in found]})
 
 
-def _walls(rows: Sequence[LimitChange | Pause | Quarantine | IsolationStop]) -> WallTimes:
+def _walls(rows: Sequence[LimitChange | Pause | IsolationStop]) -> WallTimes:
     return wall_times(row.command_index for row in rows)
 
 
-def _before(request: Request) -> int:
+def before_id(request: Request) -> int:
+    """Return the id below which rows are asked for."""
     given = request.query_params.get("before", "")
     return min(int(given), COUNT_MAX) if given.isdecimal() else COUNT_MAX

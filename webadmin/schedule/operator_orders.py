@@ -1,4 +1,4 @@
-"""The orders that operators give in the admin about jobs, limits, pauses and quarantine: forms in front of services."""
+"""The orders that operators give in the admin about jobs, limits, pauses and stops of quarantine."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from engine.schedule.pauses import PauseMode
 from webadmin.adminkit.order_fields import choice_field, number_field, switch_field, text_field
 from webadmin.adminkit.orders import OperatorOrder, OrderForm, Outcome
 from webadmin.schedule.models import Job
-from webadmin.schedule.operation_models import IsolationStop, Pause, Quarantine
+from webadmin.schedule.operation_models import IsolationStop, Pause
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.adjust_jobs import pin, reset_failures, unpin
 from webadmin.schedule.services.change_limit import DURATION_SECONDS_MAX, change_limit
 from webadmin.schedule.services.give_blocks_back import give_blocks_back
 from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause, resume
-from webadmin.schedule.services.quarantine_blocks import release
 from webadmin.schedule.services.requeue_jobs import requeue
 from webadmin.schedule.services.set_aside_jobs import cancel
 from webadmin.schedule.services.stop_isolation import DecisionOutcome, decide_isolation
@@ -64,13 +63,6 @@ class RequeueManyForm(RequeueForm):
         "keep_failures",
         "why",
     )
-
-
-class ReleaseForm(OrderForm):
-    """How blocks leave quarantine."""
-
-    newer_build_only = switch_field("On a newer build only", "Newer than every build that failed on them.")
-    field_order = ("newer_build_only", "why")
 
 
 class DecisionForm(OrderForm):
@@ -207,14 +199,6 @@ def _resume(rows: Sequence[Pause], values: Values, actor: str, is_dry_run: bool)
     return _Resumed([resume(scope=scope, order=order) for scope in scopes])
 
 
-def _release(rows: Sequence[Quarantine], values: Values, actor: str, is_dry_run: bool) -> Outcome:
-    return release(
-        [row.block.ulid for row in rows],
-        order=_order(values, actor, is_dry_run),
-        newer_build_only=values["newer_build_only"],
-    )
-
-
 def _decide(rows: Sequence[IsolationStop], values: Values, actor: str, is_dry_run: bool) -> Outcome:
     decision, order = IsolationStop.Decision(values["decision"]), _order(values, actor, is_dry_run)
     return _Decided([decide_isolation(row.lane, row.place, decision, order=order) for row in rows])
@@ -295,14 +279,6 @@ RESUME = OperatorOrder(
     about="Lets the scope go on. A wider pause that covers it still holds.",
     give=_resume,
     fits=lambda row: row.ended_at_ms is None,
-)
-RELEASE = OperatorOrder(
-    name="release",
-    label="Release",
-    about="Lets quarantined blocks be tried again, each in its own job. What was held against them counts no more.",
-    form=ReleaseForm,
-    give=_release,
-    fits=lambda row: row.released_at_ms is None,
 )
 DECIDE = OperatorOrder(
     name="decide",

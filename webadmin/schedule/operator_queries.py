@@ -1,6 +1,6 @@
 """What operators ask of the schedule: lists for the admin, sums for the front page.
 
-Every answer is bounded, whatever the backlog: queues, workers and jobs that are not done are few by design (the queue
+Every answer is bounded, whatever the backlog: workers and jobs that are not done are few by design (the queue
 limit), done jobs are counted only so far. Rows of lists carry ``now_ms``, the command time at which they were read, so
 that ages and remaining leases are shown without another query.
 """
@@ -11,14 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from django.db.models import BigIntegerField, Count, F, Min, OuterRef, Q, QuerySet, Subquery, Sum, Value
+from django.db.models import BigIntegerField, Count, F, OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce
 
 from engine.schedule.limits import ScopeKind
 from engine.schedule.model import HOLDING_STATES, AttemptOutcome, JobState
 from webadmin.base.database import dialect
-from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
-from webadmin.lanes.profiles.planning.level_policies import EVERYBODY
 from webadmin.schedule import command_log
 from webadmin.schedule.models import Attempt, Command, Job, Limits, Worker
 from webadmin.schedule.operation_models import LimitChange
@@ -28,7 +26,6 @@ COMMANDS_SEARCHED_MAX = 2_000
 """How far behind its token the command that ended an attempt is looked for."""
 LAST_COMMANDS = 8
 LAST_WORKERS = 8
-FIRST_QUEUES = 6
 SILENT_AFTER_LEASES = 2
 """A worker that has not polled for so many leases has lost what it held."""
 
@@ -36,19 +33,6 @@ SILENT_AFTER_LEASES = 2
 def command_now_ms() -> int:
     """Return the command time that a command given now would get."""
     return command_log.read_time().now_ms
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LevelQueues:
-    """The non-empty queues of one level together; times are command time."""
-
-    level: int
-    queue_count: int
-    ready_count: int
-    block_count: int
-    byte_count: int
-    oldest_arrival_ms: int
-    next_ready_ms: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +61,6 @@ class ScheduleOverview:
     now_ms: int
     wall_ms: int
     limits: Limits
-    queues: Sequence[LevelQueues]
-    first_queues: Sequence[LevelQueue]
     jobs: JobCounts
     workers: Sequence[Worker]
     known_worker_count: int
@@ -96,46 +78,12 @@ def schedule_overview() -> ScheduleOverview:
         now_ms=now_ms,
         wall_ms=time.wall_ms,
         limits=limits,
-        queues=level_queues(now_ms),
-        first_queues=list(
-            queues_for_list(now_ms).filter(block_count__gt=0).order_by("ready_at_ms", "id")[:FIRST_QUEUES]
-        ),
         jobs=job_counts(now_ms),
         workers=list(workers_for_list().order_by(F("last_poll_at").desc(nulls_last=True), "name")[:LAST_WORKERS]),
         known_worker_count=workers["known"],
         polling_worker_count=workers["polling"],
         commands=list(Command.objects.order_by("-index")[:LAST_COMMANDS]),
     )
-
-
-def level_queues(now_ms: int) -> list[LevelQueues]:
-    """Sum the non-empty queues by level."""
-    is_ready = Q(ready_at_ms__lte=now_ms)
-    sums = (
-        LevelQueue.objects.filter(block_count__gt=0)
-        .order_by()
-        .values("level")
-        .annotate(
-            queue_count=Count("id"),
-            ready_count=Count("id", filter=is_ready),
-            blocks=Sum("block_count"),
-            bytes=Sum("byte_count"),
-            oldest_ms=Min("oldest_arrival_ms"),
-            next_ready_ms=Min("ready_at_ms", filter=~is_ready),
-        )
-    )
-    return [
-        LevelQueues(
-            level=row["level"],
-            queue_count=row["queue_count"],
-            ready_count=row["ready_count"],
-            block_count=int(row["blocks"]),
-            byte_count=int(row["bytes"]),
-            oldest_arrival_ms=row["oldest_ms"],
-            next_ready_ms=row["next_ready_ms"],
-        )
-        for row in sums.order_by("level")
-    ]
 
 
 def job_counts(now_ms: int) -> JobCounts:
@@ -164,18 +112,6 @@ def job_counts(now_ms: int) -> JobCounts:
         held_sources=sum(int(row["sources"]) for row in by_state.values()),
         held_bytes=sum(int(row["bytes"]) for row in by_state.values()),
         parked_sources=int(by_state[JobState.PARKED.value]["sources"]) if jobs[JobState.PARKED] else 0,
-    )
-
-
-def queues_for_list(now_ms: int) -> QuerySet[LevelQueue]:
-    """Queues with their policy's numbers beside them (null: no policy for this lane and level)."""
-    mine = LevelPolicy.objects.filter(Q(tenant=OuterRef("tenant")) | Q(tenant=EVERYBODY), lane=OuterRef("lane"))
-    policy = mine.filter(level=OuterRef("level")).order_by("-tenant")  # a tenant's own comes before everybody's ""
-    return LevelQueue.objects.annotate(
-        now_ms=Value(now_ms, BigIntegerField()),
-        blocks_max=Subquery(policy.values("blocks_max")[:1]),
-        age_seconds=Subquery(policy.values("age_seconds")[:1]),
-        bytes_max=Subquery(policy.values("bytes_max")[:1]),
     )
 
 

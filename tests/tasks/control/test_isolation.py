@@ -10,7 +10,8 @@ from tasks.beat import ISOLATE_TASK, app
 from tasks.control.isolation import isolate_bad_blocks
 from tests.webadmin.service import Service
 from webadmin.lanes.profiles.models import Block
-from webadmin.schedule.operation_models import JobSplit, Quarantine
+from webadmin.lanes.profiles.quarantine_models import Quarantine
+from webadmin.schedule.operation_models import JobSplit
 
 BAD = FailureReason(error_class="Truncated", message="ends early")
 

@@ -14,7 +14,7 @@ from engine.core import ulids
 from engine.formats.profile_block.container.metadata import encode_metadata
 from engine.formats.profile_block.container.object_names import block_key
 from engine.formats.profile_block.model import BlockMeta
-from webadmin.base.access.models import AuditEntry, Tenant, WorkerCredential
+from webadmin.base.access.models import AuditEntry, RefusalCount, Tenant, WorkerCredential
 from webadmin.base.database import dialect
 from webadmin.ingest.models import PushCount, PushLimitChange
 from webadmin.lanes.profiles.level_models import LevelQueue
@@ -28,10 +28,10 @@ from webadmin.lanes.profiles.models import (
     DeletionCertificate,
     LabelSets,
     LegalHold,
-    RefusalCount,
     RetentionRule,
     Tombstone,
 )
+from webadmin.lanes.profiles.quarantine_models import Quarantine
 from webadmin.lanes.profiles.registration import PARTITION_MS
 from webadmin.placement.models import RuleChange, RulesVersion
 from webadmin.placement.services.decide_placement import change_limits, change_override
@@ -39,7 +39,7 @@ from webadmin.placement.services.instances import Registration, register_instanc
 from webadmin.progress.models import CountingMark, FlowMinute
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Attempt, Command, Job, LogHead, Worker
-from webadmin.schedule.operation_models import IsolationStop, LimitChange, Pause, Quarantine
+from webadmin.schedule.operation_models import IsolationStop, LimitChange, Pause
 from webadmin.schedule.services.operation import Order
 
 HOUR_MS = 3_600_000

@@ -151,7 +151,7 @@ def many_policies(count: int) -> None:
 
 LISTS: dict[str, Callable[[int], None]] = {
     "progress_parkedjob": many_parked,
-    "schedule_quarantine": many_quarantined,
+    "profiles_quarantine": many_quarantined,
     "schedule_pause": many_pauses,
     "schedule_limitchange": many_limits,
     "profiles_deadletter": many_letters,

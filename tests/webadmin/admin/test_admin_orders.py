@@ -22,10 +22,11 @@ from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.service import REASON, Service
 from webadmin.base.access.models import AuditEntry
 from webadmin.lanes.profiles.models import DeadLetter, LetterState
+from webadmin.lanes.profiles.quarantine_models import Quarantine
 from webadmin.progress.models import ParkedJob
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Command, Job
-from webadmin.schedule.operation_models import IsolationStop, LimitChange, Pause, Quarantine
+from webadmin.schedule.operation_models import IsolationStop, LimitChange, Pause
 from webadmin.schedule.services.change_limit import limit_in_force
 
 EVERYTHING = Scope(ScopeKind.GLOBAL)

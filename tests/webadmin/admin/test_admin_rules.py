@@ -12,15 +12,16 @@ from tests.webadmin.admin.test_admin_orders import LIMIT, give
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.service import Service
 from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
+from webadmin.lanes.profiles.operator_queries import queues_for_list
 from webadmin.schedule.models import Limits
 from webadmin.schedule.operation_models import LimitChange, Pause
-from webadmin.schedule.operator_queries import command_now_ms, queues_for_list
+from webadmin.schedule.operator_queries import command_now_ms
 
 OWN = {"tenant": "acme", "level": "1", "lane": "profiles"}
 
 
 def page(operator: Client, row: Any) -> str:
-    name = f"admin:schedule_{row._meta.model_name}_change"
+    name = f"admin:{row._meta.app_label}_{row._meta.model_name}_change"
     return words(operator.get(reverse(name, args=[row.pk])).content.decode())
 
 

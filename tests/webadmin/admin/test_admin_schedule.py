@@ -21,7 +21,7 @@ from webadmin.schedule.models import Command, Job, Worker
 
 def plain(operator: Client, name: str, *arguments: object, **query: object) -> str:
     """A page as its words."""
-    address = reverse(f"admin:schedule_{name}", args=arguments)
+    address = reverse(f"admin:{name}", args=arguments)
     text = operator.get(address, {name: str(value) for name, value in query.items()}).content.decode()
     return re.sub(r"[\s\N{NO-BREAK SPACE}]+", " ", re.sub(r"<[^>]+>", " ", text))
 
@@ -38,11 +38,11 @@ def test_a_leased_job_shows_holder_lease_token_and_progress(operator: Client, se
     service.clock.advance(5)
     worker.poll(worker.running(job.name, Progress(done=3, total=4, phase="symbols")), capacity=0)
     service.clock.advance(6)
-    text = plain(operator, "job_changelist")
+    text = plain(operator, "schedule_job_changelist")
     assert f"node-7 9 s left · token {job.token}" in text
     assert "75 %" in text
     assert "20 blocks" in text
-    page = plain(operator, "job_change", job.pk)
+    page = plain(operator, "schedule_job_change", job.pk)
     assert "9 s left" in page
     assert "running" in page
     assert job.name in page
@@ -53,7 +53,7 @@ def test_a_lease_is_over_only_when_its_end_is_past(operator: Client, clock: Manu
     job = rows.make_job("j", "leased")
     for late_ms, words in ((0, "0 s left"), (1, "over since 0 s"), (2000, "over since 2 s")):
         Job.objects.filter(pk=job.pk).update(lease_expires_ms=rows.now_ms() - late_ms)
-        assert words in plain(operator, "job_changelist")
+        assert words in plain(operator, "schedule_job_changelist")
         in_trouble = operator.get(reverse("admin:schedule_job_changelist"), {"state": "trouble"}).content.decode()
         assert (">lease over</span>" in in_trouble) == (late_ms > 0)
 
@@ -65,7 +65,7 @@ def test_a_failed_run_keeps_its_reason_and_its_commands(operator: Client, servic
     worker.poll(worker.released(job.name, REASON), capacity=0)
     service.clock.advance(1)
     service.worker("node-8").take()
-    page = plain(operator, "job_change", job.pk)
+    page = plain(operator, "schedule_job_change", job.pk)
     assert "ChecksumMismatch: stored 1, found 2 (a/block.bin, offset 7)" in page
     again = Job.objects.get().token
     commands = page.split("Commands that touched it")[1].split("Sources")[0]
@@ -85,7 +85,7 @@ def test_a_finished_job_shows_its_results_and_the_command_that_swapped_them_in(
     service.clock.advance(3)
     worker.poll(worker.success(job.name), capacity=0)
     job.refresh_from_db()
-    page = plain(operator, "job_change", job.pk)
+    page = plain(operator, "schedule_job_change", job.pk)
     results = page.split("Results")[1]
     for result in Block.objects.filter(level=1):
         assert result.ulid in results
@@ -99,7 +99,7 @@ def test_jobs_are_filtered_by_each_filter(operator: Client) -> None:
     names = {job.pk: job.name for job in Job.objects.all()}
 
     def found(**query: object) -> set[str]:
-        text = plain(operator, "job_changelist", **query)
+        text = plain(operator, "schedule_job_changelist", **query)
         return {name for name in names.values() if name in text}
 
     parked = set(Job.objects.filter(state="parked").values_list("name", flat=True))
@@ -119,25 +119,25 @@ def test_a_filling_queue_shows_what_it_waits_for_and_a_full_one_is_ready(operato
     service.add_segments(7)
     service.clock.advance(12)
     assert "in 24 s 7 of 20 blocks; goes when full or when the oldest has waited 36 s" in plain(
-        operator, "levelqueue_changelist"
+        operator, "profiles_levelqueue_changelist"
     )
     service.add_segments(13)
-    text = plain(operator, "levelqueue_changelist", fill="ready")
+    text = plain(operator, "profiles_levelqueue_changelist", fill="ready")
     assert "ready 20 of 20 blocks: full" in text
     queue = LevelQueue.objects.get()
-    assert plain(operator, "levelqueue_change", queue.pk).count("queued") == 20
-    assert "Nothing fits" in plain(operator, "levelqueue_changelist", fill="waiting")
+    assert plain(operator, "profiles_levelqueue_change", queue.pk).count("queued") == 20
+    assert "Nothing fits" in plain(operator, "profiles_levelqueue_changelist", fill="waiting")
 
 
 def test_a_queue_is_ready_in_the_words_when_it_is_in_the_planner_s_eyes(operator: Client, service: Service) -> None:
     service.add_segments(3)
     service.clock.advance(10)
-    assert "in 26 s" in plain(operator, "levelqueue_changelist")
+    assert "in 26 s" in plain(operator, "profiles_levelqueue_changelist")
     worker = service.worker()
     for _ in range(6):
         service.clock.advance(5)
         worker.poll(capacity=1)
-        ready = "the oldest has waited longer" in plain(operator, "levelqueue_changelist")
+        ready = "the oldest has waited longer" in plain(operator, "profiles_levelqueue_changelist")
         assert not ready, "a ready queue is taken by the poll that sees it"
     assert Job.objects.count() == 1
 
@@ -150,28 +150,28 @@ def test_workers_show_whether_they_are_heard_of(operator: Client) -> None:
     gone.credential.revoked_at = node.last_poll_at
     gone.credential.save()
     rows.make_job("j", "leased", worker=node)
-    text = plain(operator, "worker_changelist")
+    text = plain(operator, "schedule_worker_changelist")
     for words in (r"node-a polling \d+ s ago 1 job", "node-b silent 5 min", "node-c new", "node-d revoked"):
         assert re.search(words, text), words
-    assert "lease" not in plain(operator, "worker_change", Worker.objects.get(name="node-c").pk)
+    assert "lease" not in plain(operator, "schedule_worker_change", Worker.objects.get(name="node-c").pk)
 
 
 def test_a_command_shows_its_change_set_and_the_jobs_in_it(operator: Client, service: Service) -> None:
     _, job = leased_job(service)
-    page = plain(operator, "command_change", job.token)
+    page = plain(operator, "schedule_command_change", job.token)
     assert "created 1" in page
     assert page.count(job.name) >= 2
-    assert plain(operator, "command_changelist", q=f"#{job.token}").count(f"#{job.token}") == 1
-    assert "Nothing fits" in plain(operator, "command_changelist", q="x")
-    assert "Nothing fits" in plain(operator, "command_changelist", q="9" * 30)
-    assert "add blocks" in plain(operator, "command_changelist", kind="add_blocks")
+    assert plain(operator, "schedule_command_changelist", q=f"#{job.token}").count(f"#{job.token}") == 1
+    assert "Nothing fits" in plain(operator, "schedule_command_changelist", q="x")
+    assert "Nothing fits" in plain(operator, "schedule_command_changelist", q="9" * 30)
+    assert "add blocks" in plain(operator, "schedule_command_changelist", kind="add_blocks")
 
 
 def test_a_change_set_of_another_shape_is_shown_all_the_same(operator: Client) -> None:
     for change_set in ([], {}, {"added": 3}, {"jobs": ["x", 1, None]}, {"assigned": {"job": "x"}}, "text", 7):
         command = rows.make_command(change_set=change_set)
-        assert f"Command {command.index}" in plain(operator, "command_change", command.pk)
-    assert "added 3" in plain(operator, "command_changelist")
+        assert f"Command {command.index}" in plain(operator, "schedule_command_change", command.pk)
+    assert "added 3" in plain(operator, "schedule_command_changelist")
 
 
 @pytest.mark.parametrize("state", JobState)

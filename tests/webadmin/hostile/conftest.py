@@ -13,8 +13,8 @@ from django.test import Client
 
 from engine.schedule.model import JobState
 from tests.webadmin.service import REASON, FakeWorker, Service
+from webadmin.base.access.models import RefusalCount
 from webadmin.base.access.services import issue_worker_credential
-from webadmin.lanes.profiles.models import RefusalCount
 from webadmin.schedule.models import Job
 
 APPS = ("access", "profiles", "schedule", "progress", "tables")

@@ -27,6 +27,7 @@ from webadmin.base.access.models import AuditEntry
 from webadmin.base.access.services import issue_worker_credential
 from webadmin.lanes.profiles.block_list import CONTENT_TYPE
 from webadmin.lanes.profiles.models import Block
+from webadmin.lanes.profiles.quarantine_models import Quarantine
 from webadmin.lanes.tables.models import BadFile, Chunk, DataSource
 from webadmin.lanes.tables.services.orders import order_chunks
 from webadmin.lanes.tables.services.read_files import OfferedFile
@@ -35,7 +36,7 @@ from webadmin.lanes.tables.services.take_files import take_files
 from webadmin.lanes.tables.states import ChunkOrderKind, RegistrationMode
 from webadmin.placement.services.instances import Registration, register_instance
 from webadmin.schedule.models import Command, Job
-from webadmin.schedule.operation_models import IsolationStop, Quarantine
+from webadmin.schedule.operation_models import IsolationStop
 from webadmin.schedule.services.operation import Order
 
 SCOPES = (

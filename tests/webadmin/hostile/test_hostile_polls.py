@@ -141,7 +141,7 @@ def test_a_credential_that_makes_up_names_is_stopped(node: Caller, monkeypatch: 
 def test_refusals_are_in_the_metrics_and_in_the_admin(node: Caller, admin_client: Client) -> None:
     node.post(POLL, [])
     assert 'lithify_requests_refused_total{code="invalid_message"} 1.0' in probe("/metrics").content.decode()
-    page = admin_client.get("/admin/profiles/refusalcount/").content.decode()
+    page = admin_client.get("/admin/access/refusalcount/").content.decode()
     assert "request.invalid_message" in page
     assert node.name in page
 

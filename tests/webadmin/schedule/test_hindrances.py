@@ -9,11 +9,11 @@ from engine.schedule.limits import LimitName, Scope, ScopeKind
 from engine.schedule.pauses import PauseMode
 from tests.webadmin.schedule.test_fair_polls import add_level_one, limit
 from tests.webadmin.service import FakeWorker, Service, check_invariants
+from webadmin.lanes.profiles import suspects
 from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.models import Block
 from webadmin.progress.facts import read_standstill
 from webadmin.progress.health import judge
-from webadmin.schedule import suspects
 from webadmin.schedule.explain import explain_name
 from webadmin.schedule.models import Job, Limits
 from webadmin.schedule.operation_models import JobPin

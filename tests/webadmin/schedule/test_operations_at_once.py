@@ -16,6 +16,7 @@ from tests.webadmin.schedule.test_two_connections import DEADLINE_SECONDS, at_on
 from tests.webadmin.service import REASON, FakeWorker, Service, check_invariants
 from webadmin.base.access.models import AuditEntry
 from webadmin.lanes.profiles.models import Block, RemovalCause
+from webadmin.lanes.profiles.services.isolate_jobs import isolate
 from webadmin.lanes.profiles.services.remove_blocks import drop_blocks, finish_removal, removable, start_removal
 from webadmin.schedule.command_log import take_head_for_entry
 from webadmin.schedule.models import Attempt, Command, Job
@@ -23,7 +24,6 @@ from webadmin.schedule.operation_models import JobSplit, LimitChange
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.change_limit import change_limit
 from webadmin.schedule.services.give_blocks_back import give_blocks_back
-from webadmin.schedule.services.isolate_jobs import isolate
 from webadmin.schedule.services.operation import Order, operation
 from webadmin.schedule.services.requeue_jobs import requeue
 from webadmin.schedule.services.set_aside_jobs import cancel

@@ -17,16 +17,16 @@ from tests.log_replay.state import ReplayedState
 from tests.webadmin.schedule.test_replay import assert_equal_to_tables, log, replayed
 from tests.webadmin.service import REASON, FakeWorker, Service, check_invariants
 from webadmin.lanes.profiles.models import Block
+from webadmin.lanes.profiles.quarantine_models import Quarantine
+from webadmin.lanes.profiles.services.isolate_jobs import isolate
+from webadmin.lanes.profiles.services.quarantine_blocks import release
 from webadmin.schedule.models import Job
-from webadmin.schedule.operation_models import Quarantine
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.adjust_jobs import pin, reset_failures, unpin
 from webadmin.schedule.services.change_limit import change_limit
 from webadmin.schedule.services.give_blocks_back import give_blocks_back
-from webadmin.schedule.services.isolate_jobs import isolate
 from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause, resume
-from webadmin.schedule.services.quarantine_blocks import release
 from webadmin.schedule.services.requeue_jobs import requeue
 from webadmin.schedule.services.set_aside_jobs import cancel
 

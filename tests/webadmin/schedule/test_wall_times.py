@@ -13,9 +13,9 @@ from engine.schedule.limits import EVERYTHING, LimitName
 from tests.webadmin.admin import rows
 from tests.webadmin.service import Service
 from webadmin.base.access.services import issue_worker_credential
+from webadmin.lanes.profiles.quarantine_models import Quarantine
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Job
-from webadmin.schedule.operation_models import Quarantine
 from webadmin.schedule.services.change_limit import change_limit
 from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause
@@ -85,7 +85,7 @@ def test_a_quarantine_shows_its_start_in_wall_time_although_the_lag_grew_since(
     assert shown["at_ms"] == began_ms
     client = Client()
     client.force_login(User.objects.create(username="operator", is_staff=True, is_superuser=True))
-    text = client.get(reverse("admin:schedule_quarantine_change", args=[row.pk])).content.decode()
+    text = client.get(reverse("admin:profiles_quarantine_change", args=[row.pk])).content.decode()
     assert f'title="{moment(began_ms)} UTC">2\N{NO-BREAK SPACE}min ago' in text
 
 

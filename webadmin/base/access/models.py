@@ -1,4 +1,4 @@
-"""Tenants, worker credentials and the audit log."""
+"""Tenants, worker credentials, the audit log, and counts of refused requests."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from webadmin.base.database.fields import ByteOrderedField
 
 TENANT_NAME_MAX = 150
 CREDENTIAL_NAME_MAX = 100
+REFUSAL_CODE_MAX = 50
+REFUSAL_REASON_MAX = 500
 
 
 class Tenant(models.Model):
@@ -106,3 +108,22 @@ class AuditEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.actor} {self.action} {self.target}".rstrip()
+
+
+class RefusalCount(models.Model):
+    """How often blocks of one sender were refused for one reason, and the last of them."""
+
+    actor = models.CharField(max_length=150)
+    code = models.CharField(max_length=REFUSAL_CODE_MAX)
+    count = models.PositiveBigIntegerField(default=0)
+    last_at_ms = models.BigIntegerField()
+    last_reason = models.CharField(max_length=REFUSAL_REASON_MAX)
+
+    objects = ConfinedManager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["actor", "code"], name="refusal_count_unique")]
+        ordering = ["actor", "code"]
+
+    def __str__(self) -> str:
+        return f"{self.actor} {self.code}: {self.count}"

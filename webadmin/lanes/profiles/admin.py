@@ -18,9 +18,9 @@ from webadmin.adminkit.sections import Section
 from webadmin.adminkit.verdict import Notice
 from webadmin.lanes.profiles import block_page
 from webadmin.lanes.profiles import operator_queries as queries
+from webadmin.lanes.profiles.explain import explain_block_row
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.states import BlockState
-from webadmin.schedule.explain import explain_block_row
 from webadmin.schedule.operator_queries import command_now_ms
 
 LIVE = "live"
@@ -129,4 +129,10 @@ class BlockAdmin(ReadOnlyAdmin):
 
 
 # Django finds admin pages through this module.
-from webadmin.lanes.profiles import admin_deletion, admin_letters, admin_planning, admin_tombstones  # noqa: E402, F401
+from webadmin.lanes.profiles import (  # noqa: E402, F401
+    admin_deletion,
+    admin_letters,
+    admin_planning,
+    admin_quarantine,
+    admin_tombstones,
+)

@@ -15,8 +15,9 @@ from webadmin.adminkit.filters import ExactFilter, ShardFilter, StateFilter, Ten
 from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Section
+from webadmin.base.access.models import RefusalCount
 from webadmin.base.database import dialect
-from webadmin.lanes.profiles.models import DeadLetter, LetterState, RefusalCount
+from webadmin.lanes.profiles.models import DeadLetter, LetterState
 from webadmin.lanes.profiles.operator_orders import LETTER_ORDERS
 from webadmin.schedule.operator_queries import with_now
 

@@ -17,12 +17,13 @@ from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Section, Table
 from webadmin.base.access.queries import audit_of
-from webadmin.lanes.profiles import block_page
+from webadmin.lanes.profiles import block_page, queue_words
 from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
+from webadmin.lanes.profiles.operator_queries import queues_for_list
 from webadmin.lanes.profiles.policy_orders import POLICY_ORDERS, number_words
-from webadmin.schedule import job_page, queue_words
-from webadmin.schedule import operator_queries as queries
+from webadmin.schedule import job_page
 from webadmin.schedule.job_page import SEGMENT_TENANT
+from webadmin.schedule.operator_queries import command_now_ms
 
 CHANGES_SHOWN = 30
 
@@ -40,8 +41,8 @@ class ReadyFilter(admin.SimpleListFilter):
         if self.value() == "empty":
             return queryset.filter(block_count=0)
         if self.value() == "ready":
-            return queryset.filter(ready_at_ms__lte=queries.command_now_ms())
-        return queryset.filter(ready_at_ms__gt=queries.command_now_ms()) if self.value() == "waiting" else queryset
+            return queryset.filter(ready_at_ms__lte=command_now_ms())
+        return queryset.filter(ready_at_ms__gt=command_now_ms()) if self.value() == "waiting" else queryset
 
 
 @admin.register(LevelQueue)
@@ -55,7 +56,7 @@ class LevelQueueAdmin(ReadOnlyAdmin):
     empty_list = "No queues. A queue appears with the first block of its tenant, shard and level."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[LevelQueue]:
-        return queries.queues_for_list(queries.command_now_ms())
+        return queues_for_list(command_now_ms())
 
     def heading(self, row: LevelQueue) -> str:
         return f"Queue: {row}"

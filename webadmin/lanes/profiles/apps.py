@@ -25,7 +25,7 @@ class IndexConfig(AppConfig):
                 Link("Tombstones", "auto_delete", "profiles.tombstone"),
                 Link("Delete requests", "person_remove", "profiles.deleterequest"),
                 Link("Dead letters", "mark_email_unread", "profiles.deadletter"),
-                Link("Refused blocks", "block", "profiles.refusalcount"),
+                Link("Refused blocks", "block", "access.refusalcount"),
             ],
         ),
         Group(

@@ -1,4 +1,4 @@
-"""Dead letters: metadata that could not be registered and waits beside its object, and how often adding was refused."""
+"""Dead letters: metadata that could not be registered and waits beside its object."""
 
 from __future__ import annotations
 
@@ -54,22 +54,3 @@ class DeadLetter(models.Model):
 
     def __str__(self) -> str:
         return self.key
-
-
-class RefusalCount(models.Model):
-    """How often blocks of one sender were refused for one reason, and the last of them."""
-
-    actor = models.CharField(max_length=150)
-    code = models.CharField(max_length=CODE_MAX)
-    count = models.PositiveBigIntegerField(default=0)
-    last_at_ms = models.BigIntegerField()
-    last_reason = models.CharField(max_length=REASON_MAX)
-
-    objects = ConfinedManager()
-
-    class Meta:
-        constraints = [models.UniqueConstraint(fields=["actor", "code"], name="refusal_count_unique")]
-        ordering = ["actor", "code"]
-
-    def __str__(self) -> str:
-        return f"{self.actor} {self.code}: {self.count}"

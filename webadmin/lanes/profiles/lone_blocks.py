@@ -9,12 +9,12 @@ from django.db.models import Exists, OuterRef, Q, Subquery
 from engine.lanes.profiles.jobs import KIND
 from engine.schedule.model import JobState, ParkedKind
 from webadmin.lanes.profiles.models import Block
+from webadmin.lanes.profiles.quarantine_models import Quarantine
+from webadmin.lanes.profiles.services.quarantine_blocks import release
 from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.models import Attempt, Job
-from webadmin.schedule.operation_models import Quarantine
 from webadmin.schedule.register import BAD_OUTCOMES, LEASE_EXPIRED, is_kind, with_last_error
 from webadmin.schedule.services.operation import JOBS_PER_COMMAND, OperationOutcome, Order
-from webadmin.schedule.services.quarantine_blocks import release
 
 COUNTED_MAX = 10_000
 

@@ -15,16 +15,18 @@ from engine.lanes.profiles.results import read_profile_result
 from engine.protocol.messages import FailureReason
 from engine.schedule.errors import ResultRefused
 from engine.schedule.explain import Explanation
+from engine.schedule.limits import Scope
 from engine.schedule.model import JobResult
 from webadmin.adminkit.sections import Section
 from webadmin.base.database.dialect import among, ask, ask_rows, together
 from webadmin.lanes.profiles import block_page
 from webadmin.lanes.profiles.errors import BlockRefused
-from webadmin.lanes.profiles.explain_letters import explain_letters
+from webadmin.lanes.profiles.explain import explain_blocks, explain_letters
 from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.lone_blocks import lone_blocks, release_since
 from webadmin.lanes.profiles.masks import HIDING, JobMasks, job_masks
 from webadmin.lanes.profiles.models import AcceptedId, Block
+from webadmin.lanes.profiles.operator_queries import queued_blocks
 from webadmin.lanes.profiles.planning.lane_write import ProfilesWrite
 from webadmin.lanes.profiles.planning.poll_planning import READY_AT, ProfilePlans, read_plans
 from webadmin.lanes.profiles.registration import BlockRegistration, check_registration
@@ -33,7 +35,7 @@ from webadmin.lanes.profiles.services.insert_blocks import InternedNames, intern
 from webadmin.lanes.profiles.services.replace_blocks import Replacement
 from webadmin.lanes.profiles.services.return_blocks import return_blocks
 from webadmin.lanes.profiles.states import BlockState
-from webadmin.schedule.lanes import Accepted, Finished, Lane, LanePlans, PlanRequest, Sample
+from webadmin.schedule.lanes import Accepted, Finished, Lane, LanePlans, PlanRequest, QueuedSources, Sample
 from webadmin.schedule.models import Job, Limits
 from webadmin.schedule.services.operation import Operation, OperationOutcome, Order
 
@@ -148,8 +150,11 @@ class ProfilesLane(Lane):
     def let_in(self, place: str, since_ms: int, order: Order) -> list[OperationOutcome]:
         return release_since(since_ms, order)
 
+    def queued(self, scope: Scope, now_ms: int) -> QueuedSources:
+        return queued_blocks(scope, now_ms)
+
     def explain(self, name: str) -> list[Explanation]:
-        return explain_letters(name)
+        return explain_blocks(name) + explain_letters(name)
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         return block_page.blocks_of_job_tables(job.pk, job.source_count, now_ms)

@@ -265,7 +265,8 @@ from webadmin.lanes.profiles.deletion_models import (  # noqa: E402
     LegalHold,
     RetentionRule,
 )
-from webadmin.lanes.profiles.letter_models import DeadLetter, LetterState, RefusalCount  # noqa: E402
+from webadmin.lanes.profiles.letter_models import DeadLetter, LetterState  # noqa: E402
+from webadmin.lanes.profiles.quarantine_models import Quarantine  # noqa: E402
 
 __all__ = [
     "AcceptedId",
@@ -282,7 +283,7 @@ __all__ = [
     "LetterState",
     "LineageMark",
     "LineageObject",
-    "RefusalCount",
+    "Quarantine",
     "RemovalCause",
     "RetentionRule",
     "SweptTotal",

@@ -1,5 +1,8 @@
-"""The orders that operators give in the admin about dead letters. A preview says which could be registered now, and of
-each other one why not; or names what would be given up."""
+"""The orders that operators give in the admin about dead letters and quarantined blocks.
+
+A preview of letters says which could be registered now, and of each other one why not; or names what would be given
+up.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,21 @@ from typing import Any
 from django.conf import settings
 
 from engine.storage import open_store
-from webadmin.adminkit.orders import OperatorOrder
+from webadmin.adminkit.order_fields import switch_field
+from webadmin.adminkit.orders import OperatorOrder, OrderForm, Outcome
 from webadmin.lanes.profiles.models import DeadLetter, LetterState
+from webadmin.lanes.profiles.quarantine_models import Quarantine
+from webadmin.lanes.profiles.services.quarantine_blocks import release
 from webadmin.lanes.profiles.services.recover_letters import foresee_named
 from webadmin.lanes.profiles.services.settle_letters import discard_letter, retry_letters
+from webadmin.schedule.services.operation import Order
+
+
+class ReleaseForm(OrderForm):
+    """How blocks leave quarantine."""
+
+    newer_build_only = switch_field("On a newer build only", "Newer than every build that failed on them.")
+    field_order = ("newer_build_only", "why")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +71,14 @@ def _discard(rows: Sequence[DeadLetter], values: Mapping[str, Any], actor: str, 
     return LettersSettled(changed=keys)
 
 
+def _release(rows: Sequence[Quarantine], values: Mapping[str, Any], actor: str, is_dry_run: bool) -> Outcome:
+    return release(
+        [row.block.ulid for row in rows],
+        order=Order(actor=actor, why=values["why"], is_dry_run=is_dry_run),
+        newer_build_only=values["newer_build_only"],
+    )
+
+
 def _waits(row: DeadLetter) -> bool:
     return row.state == LetterState.WAITING
 
@@ -78,4 +100,12 @@ LETTER_ORDERS = (
         give=_discard,
         fits=_waits,
     ),
+)
+RELEASE = OperatorOrder(
+    name="release",
+    label="Release",
+    about="Lets quarantined blocks be tried again, each in its own job. What was held against them counts no more.",
+    form=ReleaseForm,
+    give=_release,
+    fits=lambda row: row.released_at_ms is None,
 )

@@ -13,13 +13,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from django.core.cache import cache
-from django.db.models import BigIntegerField, Count, F, Q, QuerySet, Sum, Value, Window
+from django.db.models import BigIntegerField, Count, F, Min, OuterRef, Q, QuerySet, Subquery, Sum, Value, Window
 from django.db.models.functions import RowNumber
 
 from engine.core import ulids
 from engine.formats.profile_block.model import COMPACTION_LEVEL_MAX
+from engine.schedule.limits import Scope, ScopeKind
 from engine.schedule.model import HOLDING_STATES, JobState, ParkedKind
 from webadmin.base.access.confinement import cache_key
+from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
 from webadmin.lanes.profiles.models import (
     Block,
     BlockLineage,
@@ -29,9 +31,12 @@ from webadmin.lanes.profiles.models import (
     RemovalCause,
     Tombstone,
 )
+from webadmin.lanes.profiles.planning.level_policies import EVERYBODY
 from webadmin.lanes.profiles.states import LIVE_STATES, BlockState
+from webadmin.schedule.lanes import QueuedSources
 
 DATASETS_SHOWN_MAX = 100
+FIRST_QUEUES = 6
 FOUND_MAX = 1000
 LINEAGE_DEPTH_MAX = 3
 LINEAGE_SHOWN_MAX = 12
@@ -65,6 +70,19 @@ class IndexTotals:
     failing_deletions: int
     waiting_letters: int
     counted_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelQueues:
+    """The non-empty queues of one level together; times are command time."""
+
+    level: int
+    queue_count: int
+    ready_count: int
+    block_count: int
+    byte_count: int
+    oldest_arrival_ms: int
+    next_ready_ms: int | None
 
 
 def index_totals() -> IndexTotals:
@@ -105,6 +123,63 @@ def _count_totals() -> IndexTotals:
         waiting_letters=DeadLetter.objects.filter(state=LetterState.WAITING).count(),
         counted_at=time.time(),
     )
+
+
+def queued_blocks(scope: Scope, now_ms: int) -> QueuedSources:
+    """Count the blocks in level queues of a scope; ``now_ms`` is command time."""
+    place = {} if scope.kind is ScopeKind.GLOBAL else {scope.kind.value: scope.value}
+    sums = LevelQueue.objects.filter(**place, block_count__gt=0).aggregate(
+        blocks=Sum("block_count"), due=Sum("block_count", filter=Q(ready_at_ms__lte=now_ms))
+    )
+    return QueuedSources(count=int(sums["blocks"] or 0), due=int(sums["due"] or 0))
+
+
+def level_queues(now_ms: int) -> list[LevelQueues]:
+    """Sum the non-empty queues by level."""
+    is_ready = Q(ready_at_ms__lte=now_ms)
+    sums = (
+        LevelQueue.objects.filter(block_count__gt=0)
+        .order_by()
+        .values("level")
+        .annotate(
+            queue_count=Count("id"),
+            ready_count=Count("id", filter=is_ready),
+            blocks=Sum("block_count"),
+            bytes=Sum("byte_count"),
+            oldest_ms=Min("oldest_arrival_ms"),
+            next_ready_ms=Min("ready_at_ms", filter=~is_ready),
+        )
+    )
+    return [
+        LevelQueues(
+            level=row["level"],
+            queue_count=row["queue_count"],
+            ready_count=row["ready_count"],
+            block_count=int(row["blocks"]),
+            byte_count=int(row["bytes"]),
+            oldest_arrival_ms=row["oldest_ms"],
+            next_ready_ms=row["next_ready_ms"],
+        )
+        for row in sums.order_by("level")
+    ]
+
+
+def queues_for_list(now_ms: int) -> QuerySet[LevelQueue]:
+    """Queues with their policy's numbers beside them (null: no policy for this lane and level)."""
+    mine = LevelPolicy.objects.filter(Q(tenant=OuterRef("tenant")) | Q(tenant=EVERYBODY), lane=OuterRef("lane"))
+    policy = mine.filter(level=OuterRef("level")).order_by("-tenant")  # a tenant's own comes before everybody's ""
+    return LevelQueue.objects.annotate(
+        now_ms=Value(now_ms, BigIntegerField()),
+        blocks_max=Subquery(policy.values("blocks_max")[:1]),
+        age_seconds=Subquery(policy.values("age_seconds")[:1]),
+        bytes_max=Subquery(policy.values("bytes_max")[:1]),
+    )
+
+
+def next_queues(now_ms: int) -> list[LevelQueue]:
+    """Return the first queues of which jobs are made, or will be."""
+    held = queues_for_list(now_ms).filter(block_count__gt=0)
+    return list(held.order_by("ready_at_ms", "id")[:FIRST_QUEUES])
 
 
 def blocks_for_list(now_ms: int) -> QuerySet[Block]:

@@ -7,6 +7,8 @@ from typing import Any
 
 from django.db.models import Count, Min, Q, Sum
 
+from webadmin.base.access.models import RefusalCount
+from webadmin.base.access.refusals import REQUEST_PREFIX
 from webadmin.base.database import dialect
 from webadmin.lanes.profiles.deletion_queries import late_requests
 from webadmin.lanes.profiles.level_models import LevelQueue
@@ -15,15 +17,13 @@ from webadmin.lanes.profiles.models import (
     DeleteRequest,
     DeleteState,
     LetterState,
-    RefusalCount,
     SweptTotal,
     Tombstone,
 )
+from webadmin.lanes.profiles.quarantine_models import Quarantine
 from webadmin.lanes.profiles.services.count_happenings import GROUPS, LETTERS, OBJECTS, REPEATED, totals
-from webadmin.lanes.profiles.services.count_refusals import REQUEST_PREFIX
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.lanes import Sample
-from webadmin.schedule.operation_models import Quarantine
 
 
 def profile_samples() -> Iterator[tuple[str, list[Sample]]]:

@@ -12,10 +12,10 @@ from engine.schedule.errors import ScopeRefused
 from engine.schedule.limits import Scope, ScopeKind, check_scope
 from engine.schedule.model import JobState
 from engine.schedule.pauses import PauseMode
-from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.schedule.command_log import CommandTime, read_time
 from webadmin.schedule.errors import DurationRefused
 from webadmin.schedule.known_names import check_lane, scope_notes
+from webadmin.schedule.lanes import lanes
 from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import WHY_MAX, Pause
 from webadmin.schedule.pauses import pauses_in_force
@@ -125,7 +125,7 @@ def _end(scope: Scope, now_ms: int, actor: str) -> None:
 
 def _outcome(scope: Scope, mode: PauseMode | None, end: EndOfPause, order: Order, index: int | None) -> PauseOutcome:
     place = {} if scope.kind is ScopeKind.GLOBAL else {scope.kind.value: scope.value}
-    queued = LevelQueue.objects.filter(**place, block_count__gt=0).values_list("block_count", flat=True)
+    now_ms = read_time().now_ms
     return PauseOutcome(
         scope=scope,
         mode=mode,
@@ -133,7 +133,7 @@ def _outcome(scope: Scope, mode: PauseMode | None, end: EndOfPause, order: Order
         valid_until_wall_ms=end[1],
         is_dry_run=order.is_dry_run,
         waiting_jobs=Job.objects.filter(**place, state=JobState.WAITING).count(),
-        queued_blocks=sum(queued),
+        queued_blocks=sum(lane.queued(scope, now_ms).count for lane in lanes()),
         command_index=index,
         notes=scope_notes(scope),
     )

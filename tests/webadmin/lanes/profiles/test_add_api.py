@@ -20,11 +20,12 @@ from engine.storage import ObjectStore, open_store
 from tests.block_factory import block_meta, segment_ids, ulid
 from tests.webadmin.probes import probe
 from tests.webadmin.service import Service, check_invariants
+from webadmin.base.access.models import RefusalCount
 from webadmin.base.access.services import issue_worker_credential
 from webadmin.lanes.profiles import api
 from webadmin.lanes.profiles.block_list import CONTENT_TYPE, read_block_list
 from webadmin.lanes.profiles.errors import InvalidBatch
-from webadmin.lanes.profiles.models import Block, RefusalCount
+from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.services.add_blocks import BATCH_MAX
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Command, LogHead

@@ -14,17 +14,19 @@ from engine.storage.model import ObjectStore
 from tests.webadmin.service import REASON, FakeWorker, Service
 from webadmin.base.access.models import AuditEntry
 from webadmin.lanes.profiles.models import Block
+from webadmin.lanes.profiles.quarantine_models import Quarantine
+from webadmin.lanes.profiles.services.isolate_jobs import isolate
+from webadmin.lanes.profiles.services.quarantine_blocks import release
 from webadmin.lanes.profiles.services.retain import apply_retention
+from webadmin.lanes.profiles.suspects import sources_of
+from webadmin.schedule.breakages import RECENT_MS, merging_is_broken
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Attempt, Job, Limits
-from webadmin.schedule.operation_models import JobSplit, Quarantine
+from webadmin.schedule.operation_models import JobSplit
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.give_blocks_back import give_blocks_back
-from webadmin.schedule.services.isolate_jobs import isolate
 from webadmin.schedule.services.operation import Order
-from webadmin.schedule.services.quarantine_blocks import release
 from webadmin.schedule.services.requeue_jobs import requeue
-from webadmin.schedule.suspects import RECENT_MS, merging_is_broken, sources_of
 
 ROUNDS_MAX = 60
 
@@ -305,7 +307,7 @@ def test_a_job_that_changes_while_it_is_judged_is_left_for_the_next_round(
     service: Service, store: ObjectStore, evicted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evicted()
-    monkeypatch.setattr("webadmin.schedule.services.isolate_jobs.sources_of", lambda job: sources_of(job)[1:])
+    monkeypatch.setattr("webadmin.lanes.profiles.services.isolate_jobs.sources_of", lambda job: sources_of(job)[1:])
     before = service.dump()
     [(_, why)] = isolate(store=store).waiting
     assert "have changed" in why

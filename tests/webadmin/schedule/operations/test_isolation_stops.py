@@ -20,13 +20,14 @@ from tests.webadmin.service import FakeWorker, Service
 from webadmin.base.access.services import issue_worker_credential
 from webadmin.console.pages import front_page
 from webadmin.lanes.profiles.models import Block
+from webadmin.lanes.profiles.quarantine_models import Quarantine
+from webadmin.lanes.profiles.services.isolate_jobs import isolate
 from webadmin.progress.services import count_log
 from webadmin.schedule import services
 from webadmin.schedule.isolation_stops import open_stop
 from webadmin.schedule.models import Limits
-from webadmin.schedule.operation_models import IsolationStop, Quarantine
+from webadmin.schedule.operation_models import IsolationStop
 from webadmin.schedule.register import JobFilter, parked_jobs
-from webadmin.schedule.services.isolate_jobs import isolate
 from webadmin.schedule.services.operation import QUEUE_IS_FULL, OperationOutcome, Order
 from webadmin.schedule.services.requeue_jobs import requeue
 from webadmin.schedule.services.stop_isolation import decide_isolation, stop_isolation

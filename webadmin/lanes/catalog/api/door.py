@@ -17,6 +17,7 @@ from rest_framework.exceptions import APIException, Throttled
 
 from engine.core.errors import LithifyError
 from webadmin.base.access.errors import ScopeMissing
+from webadmin.base.access.refusals import count_refused_requests
 from webadmin.base.access.request_rates import seconds_to_wait
 from webadmin.base.access.scopes import SCOPE_READ_CATALOG, SCOPE_WRITE_CATALOG
 from webadmin.lanes.catalog.api.access_keys import AccessKey, key_of_request
@@ -24,7 +25,6 @@ from webadmin.lanes.catalog.api.answers import WRONG, answer, refusal
 from webadmin.lanes.catalog.api.browsers import check_origin
 from webadmin.lanes.catalog.api.calls import Call
 from webadmin.lanes.catalog.api.errors import NotServed
-from webadmin.lanes.profiles.services.count_refusals import count_refused_requests
 
 log = logging.getLogger(__name__)
 

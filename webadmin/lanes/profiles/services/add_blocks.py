@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from django.db import DatabaseError, transaction
 
 from engine.core.errors import LithifyError
+from webadmin.base.access.refusals import count_refusals
 from webadmin.base.database.dialect import is_contention
 from webadmin.lanes.profiles.errors import BlockRefused, IndexBusy
 from webadmin.lanes.profiles.models import AcceptedId, Block
@@ -20,7 +21,6 @@ from webadmin.lanes.profiles.planning.level_policies import LevelPolicies
 from webadmin.lanes.profiles.planning.level_queues import QueueChanges, settle_queues
 from webadmin.lanes.profiles.registration import CLOCK_CODES, LEDGER_MS, BlockRegistration, check_registration
 from webadmin.lanes.profiles.services.count_happenings import REPEATED, count_happened
-from webadmin.lanes.profiles.services.count_refusals import count_refusals
 from webadmin.lanes.profiles.services.delete_requests import reopen_requests
 from webadmin.lanes.profiles.services.insert_blocks import (
     InsertMoment,

@@ -17,9 +17,10 @@ from engine.schedule.model import HOLDING_STATES, LIVE_STATES, JobState
 from webadmin.lanes.profiles.models import Block, Dataset, RemovalCause, Tombstone
 from webadmin.lanes.profiles.planning.lane_write import queue_changes
 from webadmin.lanes.profiles.planning.level_queues import QueueChanges
+from webadmin.lanes.profiles.quarantine_models import Quarantine
 from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.models import Job
-from webadmin.schedule.operation_models import JobPin, Quarantine
+from webadmin.schedule.operation_models import JobPin
 from webadmin.schedule.queries import limits_now
 from webadmin.schedule.services.operation import Operation, Order
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.storage import ObjectNotFound, ObjectStore
+from webadmin.base.access.refusals import count_refusals
 from webadmin.base.database import dialect
 from webadmin.lanes.profiles.block_list import OfferedBlock, read_block_list
 from webadmin.lanes.profiles.errors import BlockRefused
 from webadmin.lanes.profiles.models import Dataset
 from webadmin.lanes.profiles.registration import BlockRegistration
 from webadmin.lanes.profiles.services.add_blocks import BATCH_MAX, AddStatus, BlockAnswer, add_blocks
-from webadmin.lanes.profiles.services.count_refusals import count_refusals
 
 HEADS_AT_ONCE = 16
 

@@ -32,17 +32,18 @@ from engine.schedule.isolation import (
 from engine.schedule.model import JobState, ParkedKind
 from engine.storage.model import ObjectNotFound, ObjectStore, StorageError
 from webadmin.lanes.profiles.models import Block
+from webadmin.lanes.profiles.quarantine_models import Quarantine
+from webadmin.lanes.profiles.services.quarantine_blocks import quarantine, quarantine_reason
+from webadmin.lanes.profiles.services.split_jobs import split_job
+from webadmin.lanes.profiles.suspects import evicted_jobs, read_suspect, sources_of
+from webadmin.schedule.breakages import merging_is_broken
 from webadmin.schedule.errors import StaleSnapshot
 from webadmin.schedule.isolation_stops import FoundBad, open_stop
 from webadmin.schedule.models import Job
-from webadmin.schedule.operation_models import Quarantine
 from webadmin.schedule.register import is_kind
 from webadmin.schedule.services.operation import Operation, Order, operation
-from webadmin.schedule.services.quarantine_blocks import quarantine, quarantine_reason
 from webadmin.schedule.services.requeue_jobs import put_back
-from webadmin.schedule.services.split_jobs import split_job
 from webadmin.schedule.services.stop_isolation import brake
-from webadmin.schedule.suspects import evicted_jobs, merging_is_broken, read_suspect, sources_of
 
 log = logging.getLogger(__name__)
 

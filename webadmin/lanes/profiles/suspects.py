@@ -1,46 +1,25 @@
-"""What is known against jobs that keep failing, as the isolation of bad blocks takes it; which builds are broken."""
+"""The evidence against jobs that keep failing, for the isolation of bad blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from django.db.models import F, Max, Q, QuerySet
-from django.db.models.functions import Coalesce
 
 from engine.lanes.profiles.jobs import KIND as PROFILES
-from engine.schedule.isolation import Breakage, FailedRun, RecentRun, Suspect, find_breakages
+from engine.schedule.isolation import FailedRun, Suspect
 from engine.schedule.model import AttemptOutcome, JobState, ParkedKind
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.states import BlockState
+from webadmin.schedule.breakages import error_class_of
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Attempt, Job
-from webadmin.schedule.register import BAD_OUTCOMES, LEASE_EXPIRED, is_kind
-
-RECENT_RUNS_MAX = 500
-RECENT_MS = 3_600_000
-"""How many attempts, and how far back, are looked at to call a build broken."""
+from webadmin.schedule.register import BAD_OUTCOMES, is_kind
 
 ROUND_MS = 30_000
 LARGE_JOBS_MAX = 100
 LONE_BLOCKS_MAX = 200
 """How many jobs one round of isolation looks at: the next one, seconds later, looks at others."""
-
-
-def merging_is_broken(now_ms: int | None = None) -> tuple[Breakage, ...]:
-    """Return the builds that fail too many recent jobs with one error class: isolation rests for them."""
-    since_ms = (read_time().now_ms if now_ms is None else now_ms) - RECENT_MS
-    last = Attempt.objects.filter(outcome__in=[AttemptOutcome.COMPLETED, *BAD_OUTCOMES])
-    rows = last.annotate(family=Coalesce("job__split_from__root_id", "job_id")).order_by("-id")
-    recent = rows.values_list("family", "build", "outcome", "reason", "ended_at_ms")[:RECENT_RUNS_MAX]
-    return find_breakages(
-        RecentRun(
-            family=family,
-            build=build,
-            error_class=None if outcome == AttemptOutcome.COMPLETED else _error_class(reason),
-        )
-        for family, build, outcome, reason, ended_at_ms in recent
-        if ended_at_ms is not None and ended_at_ms >= since_ms
-    )
 
 
 def evicted_jobs() -> list[Job]:
@@ -102,14 +81,10 @@ def _control_builds(job: Job, since_ms: int) -> frozenset[str]:
 def _run(attempt: Attempt) -> FailedRun:
     reason = attempt.reason or {}
     return FailedRun(
-        error_class=_error_class(reason),
+        error_class=error_class_of(reason),
         build=attempt.build,
         message=reason.get("message", ""),
         object=reason.get("object", ""),
         section=reason.get("section", ""),
         offset=reason.get("offset", -1),
     )
-
-
-def _error_class(reason: dict[str, str] | None) -> str:
-    return (reason or {}).get("error_class") or LEASE_EXPIRED

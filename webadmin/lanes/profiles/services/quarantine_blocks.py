@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from engine.schedule.isolation import FailedRun
 from engine.schedule.model import JobState, ParkedKind
 from webadmin.lanes.profiles.models import Block
+from webadmin.lanes.profiles.quarantine_models import Quarantine
 from webadmin.schedule.errors import FilterEmpty
 from webadmin.schedule.models import Job
-from webadmin.schedule.operation_models import ACTOR_MAX, WHY_MAX, Quarantine
+from webadmin.schedule.operation_models import ACTOR_MAX, WHY_MAX
 from webadmin.schedule.register import NAMES_MAX
 from webadmin.schedule.services.operation import (
     JOBS_PER_COMMAND,

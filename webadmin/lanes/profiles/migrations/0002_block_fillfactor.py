@@ -15,5 +15,5 @@ def set_fillfactor(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("profiles", "0002_initial")]
+    dependencies = [("profiles", "0001_initial")]
     operations = [migrations.RunPython(set_fillfactor, migrations.RunPython.noop)]

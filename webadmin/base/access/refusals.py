@@ -1,4 +1,4 @@
-"""Counts what was refused, by sender and reason, where operators see it: a sender that errs does so again and again."""
+"""Count what was refused, by sender and error code: a faulty sender repeats its error."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from django.db import transaction
 from django.db.models import F
 
 from engine.core.errors import LithifyError
+from webadmin.base.access.models import REFUSAL_REASON_MAX, RefusalCount
 from webadmin.base.database import dialect
-from webadmin.lanes.profiles.letter_models import REASON_MAX
-from webadmin.lanes.profiles.models import RefusalCount
 
 REQUEST_PREFIX = "request."
 """Before the codes of whole requests, and of reports in them; codes without it are those of single blocks."""
@@ -28,7 +27,7 @@ def count_refused_requests(refused: Sequence[tuple[str, str]], *, actor: str) ->
 
 
 def _count(refused: Sequence[tuple[str, str]], *, actor: str, at_ms: int) -> None:
-    last = {code: words[:REASON_MAX].replace("\0", "?") for code, words in refused}
+    last = {code: words[:REFUSAL_REASON_MAX].replace("\0", "?") for code, words in refused}
     counts = Counter(code for code, _ in refused)
     with transaction.atomic():
         for code in sorted(counts):

@@ -21,5 +21,5 @@ def add_level_policies(apps, schema_editor):
 
 
 class Migration(migrations.Migration):
-    dependencies = [("profiles", "0003_block_fillfactor")]
+    dependencies = [("profiles", "0002_block_fillfactor")]
     operations = [migrations.RunPython(add_level_policies, migrations.RunPython.noop)]
