@@ -27,7 +27,7 @@ from engine.core.version import VERSION
 OWN_PACKAGES = ("engine", "spark")
 LIBRARIES = (
     *("boto3", "datasketches", "google-crc32c", "httpx", "numpy", "pandas", "protobuf", "pyarrow", "xxhash"),
-    "zstandard",
+    *("pydantic-settings", "zstandard"),
 )
 """Libraries that the engine and the Arrow functions of PySpark import on an executor, and the data source on a driver
 that runs from the archive. Their requirements are added."""

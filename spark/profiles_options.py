@@ -1,11 +1,10 @@
 """The options of ``spark.read.format("lithify.profiles")``, validated before any query.
 
-Defaults come from the environment: SERVICE_URL, SERVICE_CREDENTIAL, OBJECT_STORE_URL.
+Defaults come from the environment (``engine.settings.node``).
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from engine.formats.profile_block.selectors import parse_selector
 from engine.query.model import Question
 from engine.query.sample_batches import DEFAULT_COLUMNS, SampleWish
 from engine.query.shares import SHARE_BYTES
+from engine.settings.node import SourceSettings
 from engine.storage import open_store
 from spark.errors import BadSourceOption
 
@@ -52,7 +52,7 @@ class SourceOptions:
     credential: str = field(repr=False)
 
     @classmethod
-    def of(cls, given: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> SourceOptions:
+    def of(cls, given: Mapping[str, str]) -> SourceOptions:
         """Read options, whose names may be in any case. Raises BadSourceOption."""
         options = {name.lower(): value for name, value in given.items()}
         for name in options:
@@ -61,15 +61,16 @@ class SourceOptions:
         for name in ("tenant", "start", "end"):
             if not options.get(name, "").strip():
                 raise BadSourceOption(f"option {name} is missing: {OPTIONS[name]}")
+        environment = SourceSettings.read()
         return cls(
             tenant=options["tenant"],
             question=_question(options),
             wish=_wish(options),
             skips_damage=_on_damage(options),
             share_bytes=_share_bytes(options),
-            url=_place(options, "url", environment.get("SERVICE_URL"), "SERVICE_URL"),
-            store_url=_store_url(options, environment),
-            credential=_place(options, "credential", environment.get("SERVICE_CREDENTIAL"), "SERVICE_CREDENTIAL"),
+            url=_place(options, "url", environment.SERVICE_URL, "SERVICE_URL"),
+            store_url=_store_url(options, environment.OBJECT_STORE_URL),
+            credential=_place(options, "credential", environment.SERVICE_CREDENTIAL, "SERVICE_CREDENTIAL"),
         )
 
 
@@ -130,15 +131,15 @@ def _share_bytes(options: Mapping[str, str]) -> int:
     return int(text)
 
 
-def _place(options: Mapping[str, str], name: str, usual: str | None, variable: str) -> str:
+def _place(options: Mapping[str, str], name: str, usual: str, variable: str) -> str:
     found = options.get(name) or usual
     if not found:
         raise BadSourceOption(f"option {name} is missing, and {variable} is not set: {OPTIONS[name]}")
     return found
 
 
-def _store_url(options: Mapping[str, str], environment: Mapping[str, str]) -> str:
-    url = _place(options, "store", environment.get("OBJECT_STORE_URL"), "OBJECT_STORE_URL")
+def _store_url(options: Mapping[str, str], usual: str) -> str:
+    url = _place(options, "store", usual, "OBJECT_STORE_URL")
     try:
         open_store(url).close()
     except LithifyError as error:

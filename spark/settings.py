@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-DEFAULT_MASTER = "local[*]"
+from engine.settings.node import SparkVariables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +19,7 @@ class SparkSettings:
     ``allow_insecure`` permits a cluster without authentication.
     """
 
-    master: str = DEFAULT_MASTER
+    master: str = "local[*]"
     remote: str = ""
     archive: str = ""
     store_url: str = ""
@@ -33,22 +31,20 @@ class SparkSettings:
     allow_insecure: bool = False
 
     @classmethod
-    def from_environment(
-        cls, store_url: str, scratch: Path | None = None, environment: Mapping[str, str] = os.environ
-    ) -> SparkSettings:
-        """Read SPARK_MASTER, SPARK_REMOTE, SPARK_ARCHIVE, SPARK_DRIVER_HOST, SPARK_DRIVER_MEMORY, SPARK_LOG_LEVEL,
-        SPARK_SECRET_FILE, ALLOW_INSECURE_SPARK."""
+    def from_environment(cls, store_url: str, scratch: Path | None = None) -> SparkSettings:
+        """Return what ``SparkVariables`` reads from the environment. Raises BadSetting."""
+        read = SparkVariables.read()
         return cls(
-            master=environment.get("SPARK_MASTER") or DEFAULT_MASTER,
-            remote=environment.get("SPARK_REMOTE") or "",
-            archive=environment.get("SPARK_ARCHIVE") or "",
+            master=read.SPARK_MASTER,
+            remote=read.SPARK_REMOTE,
+            archive=read.SPARK_ARCHIVE,
             store_url=store_url,
-            driver_host=environment.get("SPARK_DRIVER_HOST") or "",
-            driver_memory=environment.get("SPARK_DRIVER_MEMORY") or "1g",
+            driver_host=read.SPARK_DRIVER_HOST,
+            driver_memory=read.SPARK_DRIVER_MEMORY,
             scratch=scratch,
-            log_level=environment.get("SPARK_LOG_LEVEL") or "ERROR",
-            secret_file=environment.get("SPARK_SECRET_FILE") or "",
-            allow_insecure=environment.get("ALLOW_INSECURE_SPARK", "").lower() in {"1", "true", "yes"},
+            log_level=read.SPARK_LOG_LEVEL,
+            secret_file=read.SPARK_SECRET_FILE,
+            allow_insecure=read.ALLOW_INSECURE_SPARK,
         )
 
     @property

@@ -6,14 +6,13 @@ A node has a queue of its own (``compactor.<node>``) for the messages it sends t
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from celery import Celery
 from kombu import Queue
 
+from engine.settings.service import BrokerSettings
 from tasks.queues import WAKE_QUEUE
-from tasks.settings import DEFAULT_BROKER_URL
 
 if TYPE_CHECKING:
     from tasks.courier import CeleryCourier
@@ -65,7 +64,7 @@ def configure(app: Celery, broker_url: str) -> None:
 def _make_node_app() -> CompactorApp:
     # fixups=[]: Celery's Django fixup would import Django as soon as DJANGO_SETTINGS_MODULE is set.
     node_app = CompactorApp("lithify", fixups=[], set_as_current=False, include=["tasks.messages"])
-    configure(node_app, os.environ.get("BROKER_URL") or DEFAULT_BROKER_URL)
+    configure(node_app, BrokerSettings.read().BROKER_URL)
     node_app.conf.update(
         task_queues=[Queue(WAKE_QUEUE)],
         task_default_queue=WAKE_QUEUE,

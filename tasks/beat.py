@@ -12,9 +12,9 @@ from typing import Any
 
 from celery import Celery, signals
 
+from engine.settings.service import BrokerSettings
 from tasks.app import configure
 from tasks.metrics import serve_in_control_and_beat
-from tasks.settings import DEFAULT_BROKER_URL
 
 CONTROL_QUEUE = "control"
 DELETE_OBJECTS_TASK = "control.delete_tombstoned_objects"
@@ -106,7 +106,7 @@ def _make_control_app() -> Celery:
             "tasks.control.tables",
         ],
     )
-    configure(control_app, os.environ.get("BROKER_URL") or DEFAULT_BROKER_URL)
+    configure(control_app, BrokerSettings.read().BROKER_URL)
     control_app.conf.update(
         task_default_queue=CONTROL_QUEUE,
         worker_pool="threads",

@@ -14,6 +14,7 @@ from celery.platforms import EX_FAILURE
 from celery.worker import state
 from kombu import Queue
 
+from engine.settings.node import NodeSettings
 from tasks.app import CompactorApp
 from tasks.courier import CeleryCourier
 from tasks.identity import NodeIdentity, claim_name
@@ -22,7 +23,6 @@ from tasks.metrics import node_metrics, serve
 from tasks.node import Node
 from tasks.queues import own_queue
 from tasks.service_client import ServiceClient
-from tasks.settings import NodeSettings
 
 
 class NodeStep(bootsteps.StartStopStep):
@@ -38,11 +38,11 @@ class NodeStep(bootsteps.StartStopStep):
     def start(self, parent: Any) -> None:
         """Claim a name, consume its queue and start the poll loop."""
         app: CompactorApp = parent.app
-        settings = NodeSettings.from_environment()
-        self._identity: NodeIdentity = app.identity or claim_name(settings.home, settings.name)
+        settings = NodeSettings.read()
+        self._identity: NodeIdentity = app.identity or claim_name(settings.LITHIFY_HOME, settings.NODE_NAME)
         queue = own_queue(self._identity.name)
         app.amqp.queues.select_add(Queue(queue, routing_key=queue))
-        self._service = ServiceClient(settings.service_url, settings.credential)
+        self._service = ServiceClient(settings.SERVICE_URL, settings.WORKER_CREDENTIAL)
         self._merger = make_merger(settings, self._identity.scratch)
         app.courier = CeleryCourier(app, queue)
         self._node = app.node = Node(

@@ -5,12 +5,6 @@ from __future__ import annotations
 from engine.core.errors import LithifyError
 
 
-class BadSetting(LithifyError):
-    """A setting of the node is missing or invalid; the message names the variable and its valid values."""
-
-    code = "bad_setting"
-
-
 class NodeNameTaken(LithifyError):
     """Another running node on this machine has this name; set another NODE_NAME."""
 

@@ -10,10 +10,11 @@ import fcntl
 import os
 import re
 import shutil
+import socket
 from pathlib import Path
 
-from tasks.errors import BadSetting, NodeNameTaken
-from tasks.settings import default_node_name
+from engine.settings.base import BadSetting
+from tasks.errors import NodeNameTaken
 
 NODES_PER_HOME_MAX = 64
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -45,9 +46,9 @@ def claim_name(home: Path, wanted: str = "") -> NodeIdentity:
 
     Raises NodeNameTaken if running nodes hold the wanted name (or every numbered one).
     """
-    base = wanted or default_node_name()
+    base = wanted or socket.gethostname() or "node"
     if not _NAME.fullmatch(base):
-        raise BadSetting(f"NODE_NAME={base!r} must be letters, digits, dots, dashes, at most 100")
+        raise BadSetting(f"NODE_NAME is {base!r}: expected letters, digits, dots, dashes, at most 100")
     for number in range(1, 2 if wanted else NODES_PER_HOME_MAX + 1):
         name = base if number == 1 else f"{base}-{number}"
         folder = home / "nodes" / name

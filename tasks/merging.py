@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from engine.settings.node import NodeSettings
 from tasks.merger import Merger
-from tasks.settings import NodeSettings
 
 
 def make_merger(settings: NodeSettings, scratch: Path) -> Merger:
     """Return the merger of the setting MERGE_ON; PySpark is imported only if that is Spark."""
-    if settings.merge_on == "engine":
+    if settings.MERGE_ON == "engine":
         from tasks.engine_merger import EngineMerger
 
-        return EngineMerger(settings.object_store_url, scratch)
+        return EngineMerger(settings.OBJECT_STORE_URL, scratch)
     from tasks.spark_merger import SparkMerger
 
-    return SparkMerger(settings.object_store_url, scratch)
+    return SparkMerger(settings.OBJECT_STORE_URL, scratch)

@@ -1,17 +1,13 @@
 """Metrics of node, control and beat, counted in the process and served at METRICS_PORT.
 
-METRICS_PORT          port of the metrics of this process (default: metrics are not served)
-METRICS_HOST          address it listens on (default 127.0.0.1)
-
 A port in use does not stop the process: merges matter more than metrics.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 from wsgiref.simple_server import make_server
 
@@ -20,9 +16,9 @@ from celery import signals
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, make_wsgi_app
 
 from engine.core.metrics import BEAT_METRICS, CONTROL_METRICS, NODE_METRICS, SECONDS_BUCKETS, Metric
+from engine.settings.base import BadSetting
+from engine.settings.service import MetricsSettings
 from tasks.metrics_server import MetricsServer, QuietHandler
-
-DEFAULT_HOST = "127.0.0.1"
 
 log = structlog.get_logger(__name__)
 disable_created_metrics()  # the creation time of a counter is of no use here
@@ -65,17 +61,17 @@ control_metrics = ProcessMetrics(CONTROL_METRICS)
 beat_metrics = ProcessMetrics(BEAT_METRICS)
 
 
-def serve(metrics: ProcessMetrics, environment: Mapping[str, str] = os.environ) -> Callable[[], None]:
+def serve(metrics: ProcessMetrics) -> Callable[[], None]:
     """Serve the metrics if METRICS_PORT is set; return a function that stops the server."""
-    text = environment.get("METRICS_PORT", "")
-    if not text:
-        return lambda: None
     try:
-        host = environment.get("METRICS_HOST") or DEFAULT_HOST
-        server = make_server(host, int(text), make_wsgi_app(metrics.registry), MetricsServer, QuietHandler)
-    except (OSError, ValueError, OverflowError) as error:
+        settings = MetricsSettings.read()
+        host, port = settings.METRICS_HOST, settings.METRICS_PORT
+        if port is None:
+            return lambda: None
+        server = make_server(host, port, make_wsgi_app(metrics.registry), MetricsServer, QuietHandler)
+    except (BadSetting, OSError) as error:
         advice = "set METRICS_PORT to a free port, and METRICS_HOST to an address of this machine"
-        log.error("metrics_not_served", port=text, reason=str(error), advice=advice)
+        log.error("metrics_not_served", reason=str(error), advice=advice)
         return lambda: None
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()

@@ -18,13 +18,13 @@ import structlog
 from engine.core.errors import LithifyError
 from engine.core.version import VERSION
 from engine.protocol.messages import PollRequest, PollResponse
+from engine.settings.node import NodeSettings
 from tasks.batches import Batches
 from tasks.errors import CredentialRefused, MergerDied, PollRefused, ServiceUnavailable
 from tasks.health import Health
 from tasks.leases import LeaseTable, Pair
 from tasks.merger import Merger
 from tasks.metrics import node_metrics
-from tasks.settings import NodeSettings
 from tasks.specs import takes_long
 
 JITTER = 0.2
@@ -100,7 +100,7 @@ class Node:
 
     def start(self) -> None:
         """Start polling; work is accepted as soon as the merger has passed its known-answer test."""
-        log.info("node_started", worker=self._name, service=self._settings.service_url)
+        log.info("node_started", worker=self._name, service=self._settings.SERVICE_URL)
         for target in (self._make_ready, self._loop):
             thread = threading.Thread(target=target, name=f"node{target.__name__}", daemon=True)
             self._threads.append(thread)
@@ -142,8 +142,8 @@ class Node:
         if self._health.is_backing_off():
             return 0
         busy = self._table.busy()
-        free_bytes = self._settings.memory_bytes - sum(_memory_bytes(spec) for spec in busy)
-        free_slots = self._settings.capacity - len(busy)
+        free_bytes = self._settings.NODE_MEMORY_BYTES - sum(_memory_bytes(spec) for spec in busy)
+        free_slots = self._settings.NODE_CAPACITY - len(busy)
         # An idle node always accepts one job: with a budget below one job it would never run any.
         return max(min(free_slots, free_bytes // TASK_MEMORY_BYTES), 0 if busy else 1)
 
@@ -235,8 +235,8 @@ class Node:
             return False
 
     def _pause_seconds(self) -> float:
-        pause = min(self._settings.poll_seconds * 2.0 ** min(self._failures, 8), PAUSE_SECONDS_MAX)
-        pause = max(pause, self._settings.poll_seconds) * random.uniform(1 - JITTER, 1 + JITTER)
+        pause = min(self._settings.POLL_SECONDS * 2.0 ** min(self._failures, 8), PAUSE_SECONDS_MAX)
+        pause = max(pause, self._settings.POLL_SECONDS) * random.uniform(1 - JITTER, 1 + JITTER)
         if (deadline := self._table.next_deadline()) is not None:
             pause = min(pause, max(deadline - self._clock(), 0) / 3 + 0.01)
         return pause

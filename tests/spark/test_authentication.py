@@ -13,6 +13,7 @@ from spark.authentication import ENCRYPTION, SUBMIT_ARGUMENTS, authentication, c
 from spark.errors import BadSparkSetting
 from spark.session import make_session
 from spark.settings import SparkSettings
+from tests.environments import set_only
 
 STANDALONE = "spark://h:7077"
 SECRET = "s" * 32
@@ -103,10 +104,9 @@ def test_yarn_and_kubernetes_use_the_secrets_that_spark_makes(master: str) -> No
 
 
 @pytest.mark.parametrize("where", [{"master": STANDALONE}, {"master": "yarn"}, {"remote": "sc://h:15002"}])
-def test_an_operator_may_go_without_it(where: dict[str, str]) -> None:
-    settings = SparkSettings.from_environment(
-        "s3://b",
-        environment={f"SPARK_{name.upper()}": value for name, value in where.items()} | {"ALLOW_INSECURE_SPARK": "1"},
-    )
+def test_an_operator_may_go_without_it(where: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = {f"SPARK_{name.upper()}": value for name, value in where.items()}
+    set_only(monkeypatch, cluster | {"ALLOW_INSECURE_SPARK": "1"})
+    settings = SparkSettings.from_environment("s3://b")
     check_authentication(settings)
     assert authentication(settings) == {}

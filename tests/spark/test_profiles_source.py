@@ -22,6 +22,7 @@ from spark.profiles_source import ProfilesReader, ProfilesSource, Shares, _OnDam
 from tests.engine.formats.profile_block.damage import patched
 from tests.engine.formats.profile_block.factories import CPU, HEAP
 from tests.engine.query import samples
+from tests.environments import set_only
 from tests.spark.stored_rows import StoredRows
 
 pytestmark = pytest.mark.spark
@@ -175,12 +176,15 @@ def test_executors_get_no_credential(source: SparkSession, stored: StoredRows) -
         ({"selektor": "{}"}, "there is no option 'selektor'; there are tenant"),
     ],
 )
-def test_options_that_make_no_sense_are_refused_at_once(options: dict[str, str], message: str) -> None:
-    read = SourceOptions.of(USUAL, {})
+def test_options_that_make_no_sense_are_refused_at_once(
+    options: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_only(monkeypatch, {})
+    read = SourceOptions.of(USUAL)
     assert (read.question.start_ms, read.question.end_ms) == (1_793_491_200_000, 1_793_617_199_999)
     assert "lw_secret" not in repr(read)
     with pytest.raises(BadSourceOption, match=message):
-        SourceOptions.of(USUAL | options, {})
+        SourceOptions.of(USUAL | options)
 
 
 def test_a_refusal_reaches_the_caller(source: SparkSession, stored: StoredRows) -> None:
@@ -212,7 +216,7 @@ def test_what_is_skipped_is_logged_and_what_is_no_damage_is_not_skipped(caplog: 
 
 
 def test_executors_of_another_release_are_refused() -> None:
-    reader = ProfilesReader(SourceOptions.of(USUAL, {}))
+    reader = ProfilesReader(SourceOptions.of(USUAL))
     with pytest.raises(ExecutorsDiffer, match="and none on the driver"):
         list(reader.read(Shares((), "now", "none")))
     assert list(reader.read(Shares((), "now"))) == []

@@ -16,6 +16,7 @@ from spark.errors import BadSparkSetting
 from spark.frames import PARTITIONS_MAX, run_work_items
 from spark.session import make_session
 from spark.settings import SparkSettings
+from tests.environments import set_only
 
 
 @pytest.mark.parametrize("where", [{"master": "spark://127.0.0.1:7077"}, {"remote": "sc://127.0.0.1:15002"}])
@@ -45,17 +46,20 @@ def test_a_machine_without_localhost_is_an_error_with_what_to_add(monkeypatch: p
         make_session(SparkSettings())
 
 
-def test_settings_come_from_the_environment() -> None:
-    assert SparkSettings.from_environment("s3://b", environment={}).runs_here
-    settings = SparkSettings.from_environment(
-        "s3://b",
-        environment={"SPARK_MASTER": "spark://h:7077", "SPARK_ARCHIVE": "a.tar.gz", "SPARK_DRIVER_HOST": "10.0.0.1"},
+def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_only(monkeypatch, {})
+    assert SparkSettings.from_environment("s3://b").runs_here
+    set_only(
+        monkeypatch,
+        {"SPARK_MASTER": "spark://h:7077", "SPARK_ARCHIVE": "a.tar.gz", "SPARK_DRIVER_HOST": "10.0.0.1"},
     )
+    settings = SparkSettings.from_environment("s3://b")
     assert settings == SparkSettings(
         master="spark://h:7077", archive="a.tar.gz", driver_host="10.0.0.1", store_url="s3://b"
     )
     assert not settings.runs_here
-    assert not SparkSettings.from_environment("s3://b", environment={"SPARK_REMOTE": "sc://h"}).runs_here
+    set_only(monkeypatch, {"SPARK_REMOTE": "sc://h"})
+    assert not SparkSettings.from_environment("s3://b").runs_here
 
 
 def tell_where(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

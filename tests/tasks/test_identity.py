@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import BadSetting, NodeNameTaken
+from engine.settings.base import BadSetting
+from tasks.errors import NodeNameTaken
 from tasks.identity import claim_name
 
 

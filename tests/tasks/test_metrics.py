@@ -28,10 +28,11 @@ def scraped(port: int) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("listed", [NODE_METRICS, CONTROL_METRICS, BEAT_METRICS])
-def test_a_port_shows_what_is_listed(listed: tuple[Metric, ...]) -> None:
+def test_a_port_shows_what_is_listed(listed: tuple[Metric, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
+    monkeypatch.setenv("METRICS_PORT", str(port))
     metrics = ProcessMetrics(listed)
-    stop = serve(metrics, {"METRICS_PORT": str(port)})
+    stop = serve(metrics)
     try:
         families = scraped(port)
     finally:
@@ -44,7 +45,8 @@ def test_a_port_shows_what_is_listed(listed: tuple[Metric, ...]) -> None:
 def test_connections_without_a_request_are_few_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MetricsServer, "connection_seconds", 0.5)
     port = free_port()
-    stop = serve(ProcessMetrics(NODE_METRICS), {"METRICS_PORT": str(port)})
+    monkeypatch.setenv("METRICS_PORT", str(port))
+    stop = serve(ProcessMetrics(NODE_METRICS))
     slow = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(2 * MetricsServer.connections_max)]
     try:
         for connection in slow:
@@ -58,8 +60,9 @@ def test_connections_without_a_request_are_few_and_end(monkeypatch: pytest.Monke
         stop()
 
 
-def test_without_a_port_nothing_is_shown() -> None:
-    assert serve(ProcessMetrics(NODE_METRICS), {})() is None
+def test_without_a_port_nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("METRICS_PORT", raising=False)
+    assert serve(ProcessMetrics(NODE_METRICS))() is None
 
 
 @pytest.mark.parametrize(("host", "family"), [("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)])
@@ -70,15 +73,17 @@ def test_addresses_of_both_kinds_are_listened_at(host: str, family: socket.Addre
 
 
 @pytest.mark.parametrize("port", ["x", "-1", "99999999"])
-def test_a_port_that_makes_no_sense_does_not_stop_the_process(port: str) -> None:
-    assert serve(ProcessMetrics(NODE_METRICS), {"METRICS_PORT": port})() is None
+def test_a_port_that_makes_no_sense_does_not_stop_the_process(port: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("METRICS_PORT", port)
+    assert serve(ProcessMetrics(NODE_METRICS))() is None
 
 
-def test_a_port_that_is_taken_does_not_stop_the_process() -> None:
+def test_a_port_that_is_taken_does_not_stop_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        assert serve(ProcessMetrics(NODE_METRICS), {"METRICS_PORT": str(other.getsockname()[1])})() is None
+        monkeypatch.setenv("METRICS_PORT", str(other.getsockname()[1]))
+        assert serve(ProcessMetrics(NODE_METRICS))() is None
 
 
 def test_tasks_and_what_beat_sent_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

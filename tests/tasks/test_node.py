@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,24 +9,24 @@ import pytest
 
 from engine.core.errors import ChecksumMismatch
 from engine.protocol.messages import PollResponse, Progress, UpdateStatus
+from engine.settings.node import NodeSettings
 from engine.storage.model import ObjectNotFound
 from tasks.errors import MergerDied, PollRefused, ServiceUnavailable
 from tasks.node import TASK_MEMORY_BYTES, Node
-from tasks.settings import NodeSettings
 from tests.tasks.doubles import CourierDouble, MergerDouble, ScheduleDouble
 
 A, B, C = ("job-a", "token-1"), ("job-b", "token-2"), ("job-c", "token-3")
 SETTINGS = NodeSettings(
-    service_url="http://127.0.0.1:1",
-    credential="lw_test",
-    broker_url="redis://127.0.0.1:1",
-    object_store_url="file:///nowhere",
-    home=Path("nowhere"),
-    name="sand",
-    capacity=2,
-    memory_bytes=64 << 30,
-    poll_seconds=0.02,
-    merge_on="engine",
+    SERVICE_URL="http://127.0.0.1:1",
+    WORKER_CREDENTIAL="lw_test",
+    BROKER_URL="redis://127.0.0.1:1",
+    OBJECT_STORE_URL="file:///nowhere",
+    LITHIFY_HOME=Path("nowhere"),
+    NODE_NAME="sand",
+    NODE_CAPACITY=2,
+    NODE_MEMORY_BYTES=64 << 30,
+    POLL_SECONDS=0.02,
+    MERGE_ON="engine",
 )
 
 
@@ -105,7 +104,7 @@ def test_capacity_is_what_is_left_of_the_slots(bench: Bench) -> None:
     [(TASK_MEMORY_BYTES * 3, 3), (TASK_MEMORY_BYTES * 3 - 1, 2), (TASK_MEMORY_BYTES * 99, 8), (1, 1)],
 )
 def test_capacity_is_limited_by_memory(memory_bytes: int, capacity: int) -> None:
-    bench = Bench(dataclasses.replace(SETTINGS, capacity=8, memory_bytes=memory_bytes))
+    bench = Bench(SETTINGS.model_copy(update={"NODE_CAPACITY": 8, "NODE_MEMORY_BYTES": memory_bytes}))
     bench.start()
     bench.schedule.wait_for(lambda: bench.schedule.requests and bench.schedule.requests[-1].capacity)
     assert bench.schedule.requests[-1].capacity == capacity
@@ -325,7 +324,7 @@ def test_a_mistake_in_one_poll_does_not_end_the_loop(bench: Bench, monkeypatch: 
 
 
 def test_a_wake_up_polls_now() -> None:
-    bench = Bench(dataclasses.replace(SETTINGS, poll_seconds=60))
+    bench = Bench(SETTINGS.model_copy(update={"POLL_SECONDS": 60}))
     bench.start()
     bench.schedule.wait_for(lambda: bench.schedule.requests and bench.schedule.requests[-1].capacity)
     bench.schedule.offer(A)

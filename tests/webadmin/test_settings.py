@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
@@ -11,8 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 
+from engine.settings.base import BadSetting
+from engine.settings.listing import PROCESSES, url_text
+from engine.settings.service import ServiceSettings
+from tests.environments import set_only
 from webadmin.base.database.deadlines import ProcessRole, set_limit
 from webadmin.base.database.url import CONNECTION, BadDatabaseUrl, database_settings
 from webadmin.base.home import kept_secret, private_folder
@@ -53,14 +58,14 @@ def test_options_of_the_url_are_merged_with_ours_and_win() -> None:
 @pytest.mark.parametrize(
     ("role", "seconds", "milliseconds", "answer_seconds"),
     [
-        (ProcessRole.WEB, "", 10_000, 12),
-        (ProcessRole.WRITER, "", 5_000, 7),
-        (ProcessRole.CONTROL, "", 60_000, 62),
-        (ProcessRole.WEB, "1.5", 1_500, 3.5),
+        (ProcessRole.WEB, None, 10_000, 12),
+        (ProcessRole.WRITER, None, 5_000, 7),
+        (ProcessRole.CONTROL, None, 60_000, 62),
+        (ProcessRole.WEB, 1.5, 1_500, 3.5),
     ],
 )
 def test_the_statements_of_a_process_are_limited_by_its_role(
-    role: ProcessRole, seconds: str, milliseconds: int, answer_seconds: float
+    role: ProcessRole, seconds: float | None, milliseconds: int, answer_seconds: float
 ) -> None:
     entry = database_settings("postgresql://db/lithify")
     set_limit(entry, role, seconds)
@@ -71,15 +76,134 @@ def test_the_statements_of_a_process_are_limited_by_its_role(
 def test_a_limit_in_the_url_is_kept_and_no_limit_can_be_set() -> None:
     own = database_settings("postgresql://db/lithify?options=-c%20statement_timeout%3D1h")
     unlimited, sqlite = database_settings("postgresql://db/lithify"), database_settings("sqlite:///x")
-    for entry, seconds in ((own, ""), (unlimited, "0"), (sqlite, "")):
+    for entry, seconds in ((own, None), (unlimited, 0), (sqlite, None)):
         before = dict(entry["OPTIONS"])
         set_limit(entry, ProcessRole.WEB, seconds)
         assert entry["OPTIONS"] == before
 
 
-def test_a_limit_that_is_no_number_is_refused() -> None:
-    with pytest.raises(BadDatabaseUrl, match="DATABASE_STATEMENT_SECONDS is 'ten'"):
-        set_limit(database_settings("postgresql://db/lithify"), ProcessRole.WEB, "ten")
+def test_a_limit_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_STATEMENT_SECONDS", "ten")
+    with pytest.raises(BadSetting, match="DATABASE_STATEMENT_SECONDS is 'ten'"):
+        ServiceSettings.read()
+
+
+def test_all_invalid_settings_are_in_one_error_without_secrets(tmp_path: Path) -> None:
+    wrong = {"QUERY_BYTES": "8 apples", "HISTORY_DAYS": "-1", "DEBUG": "maybe", "DATABASE_STATEMENT_SECONDS": "ten"}
+    environment = {**os.environ, **wrong, "LITHIFY_HOME": str(tmp_path), "SECRET_KEY": "never shown"}
+    command = [sys.executable, str(ROOT / "manage.py"), "check"]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("lithify: ")
+    assert "QUERY_BYTES is '8 apples': expected a size such as" in ended.stderr
+    assert "HISTORY_DAYS is '-1': expected" in ended.stderr
+    assert "DEBUG is 'maybe': expected a valid boolean" in ended.stderr
+    assert "DATABASE_STATEMENT_SECONDS is 'ten': expected a duration such as" in ended.stderr
+    assert "never shown" not in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("QUERY_BYTES", "33554432", 32 << 20),
+        ("QUERY_BYTES", "1.5 GiB", 3 << 29),
+        ("QUERY_BYTES", "32MiB", 32 << 20),
+        ("QUERY_SECONDS", "0.5", 0.5),
+        ("QUERY_SECONDS", "1.5 min", 90.0),
+        ("STALLED_AFTER_SECONDS", "15 min", 900),
+        ("QUERY_LENGTH_SECONDS", "31 days", 31 * 86_400),
+        ("HISTORY_DAYS", "30", 30),
+        ("HISTORY_DAYS", "12 weeks", 84),
+        ("HTTPS", "yes", True),
+        ("ALLOWED_HOSTS", "a.example, b.example,", ["a.example", "b.example"]),
+        ("LOG_LEVEL", "debug", "DEBUG"),
+        ("QUERY_THREADS", "", 8),
+    ],
+)
+def test_settings_are_typed_and_plain_numbers_have_the_unit_of_the_name(
+    monkeypatch: pytest.MonkeyPatch, name: str, text: str, value: object
+) -> None:
+    set_only(monkeypatch, {name: text})
+    found = getattr(ServiceSettings.read(), name)
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("STALLED_AFTER_SECONDS", "0.5", "expected a whole number"),
+        ("QUERY_SECONDS", "nan", "expected a duration such as 900"),
+        ("QUERY_SECONDS", "1e999", "expected a finite duration"),
+        ("QUERY_SECONDS", "5 lightyears", "expected a duration such as 900"),
+        ("CREDENTIAL_REQUESTS_PER_SECOND", "inf", "expected a finite number"),
+        ("OBJECT_STORE_URL", "file://elsewhere/x", "use file:///folder"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_refused_with_the_name(
+    monkeypatch: pytest.MonkeyPatch, name: str, text: str, message: str
+) -> None:
+    set_only(monkeypatch, {name: text})
+    with pytest.raises(BadSetting, match=f"^{name} is '{text}': .*{message}"):
+        ServiceSettings.read()
+
+
+def test_settings_are_listed_with_values_and_sources_and_without_secrets(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    set_only(
+        monkeypatch,
+        {
+            "DATABASE_URL": "postgresql://ann:pass-1@db:5433/lithify?password=pass-2",
+            "BROKER_URL": "redis://:pass-3@broker:6379/0",
+            "SECRET_KEY": "pass-4",
+            "LITHIFY_TOKEN_KEYS": "pass-5,pass-6",
+            "WORKER_CREDENTIAL": "pass-7",
+            "SPARK_REMOTE": "sc://spark:15002/;token=pass-8",
+            "QUERY_BYTES": "1536 MiB",
+        },
+    )
+    call_command("settings", "--json")
+    printed = capsys.readouterr().out
+    assert "pass-" not in printed
+    rows = {(row["process"], row["name"]): row for row in json.loads(printed)["settings"]}
+    service, node, _ = PROCESSES
+    size = rows[service, "QUERY_BYTES"]
+    assert (size["value"], size["unit"], size["source"]) == ("1536 MiB", "bytes", "environment")
+    assert size["default"] == "8 GiB"
+    assert rows[service, "DATABASE_URL"]["value"] == "postgresql://db:5433/lithify"
+    assert rows[service, "BROKER_URL"]["value"] == "redis://broker:6379/0"
+    assert rows[service, "SECRET_KEY"]["value"] == rows[node, "WORKER_CREDENTIAL"]["value"] == "(hidden)"
+    assert rows[node, "SPARK_REMOTE"]["value"] == "sc://spark:15002/"
+    assert (rows[service, "HISTORY_DAYS"]["value"], rows[service, "HISTORY_DAYS"]["source"]) == ("90 d", "default")
+    call_command("settings")
+    printed = capsys.readouterr().out
+    assert "QUERY_BYTES = 1536 MiB  [environment]  maximum bytes that one query may read" in printed
+    assert "pass-" not in printed
+
+
+def test_invalid_settings_of_another_kind_of_process_are_listed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    set_only(monkeypatch, {"NODE_CAPACITY": "many", "SPARK_REMOTE": "sc://h/;token=pass-1"})
+    with pytest.raises(CommandError, match="A compactor node: NODE_CAPACITY is 'many': expected a valid integer"):
+        call_command("settings")
+    printed = capsys.readouterr().out
+    assert "NODE_CAPACITY = many" in printed
+    assert "pass-1" not in printed
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("redis://:a/b@h:1/0", "(hidden)"),
+        ("redis://:a?b@h:1/0", "(hidden)"),
+        ("sqlite:////var/x.sqlite3", "sqlite:////var/x.sqlite3"),
+        ("pass-1", "(hidden)"),
+    ],
+)
+def test_a_url_is_hidden_where_its_password_may_be_anywhere(url: str, text: str) -> None:
+    assert url_text(url) == text
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,6 @@ OTHERS = 0o077
 """What group and others may do."""
 
 
-def home_folder() -> Path:
-    """Return ``LITHIFY_HOME`` (default ``.lithify`` in the current folder), made if missing; closed to other users."""
-    folder = Path(os.environ.get("LITHIFY_HOME") or ".lithify").resolve()
-    return private_folder(folder)
-
-
 def private_folder(folder: Path) -> Path:
     """Return the folder with mode 0700, made with its parents if missing: no other user may look into it.
 

@@ -6,12 +6,12 @@ returns its jobs while the service still answers. The writers stop after web, wh
 
 from __future__ import annotations
 
-import os
 import secrets
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.settings.base import is_set
 from webadmin.embedded.addresses import LOOPBACK, answers_http, answers_redis, free_port
 from webadmin.embedded.embedded_redis import redis_command
 from webadmin.embedded.program import Program
@@ -119,7 +119,7 @@ def _control(shared: dict[str, str]) -> Program:
 
 def _compactor(settings: StackSettings, shared: dict[str, str]) -> Program:
     own = {"SERVICE_URL": settings.address, "WORKER_CREDENTIAL": settings.worker_credential}
-    if not (os.environ.get("SPARK_MASTER") or os.environ.get("SPARK_REMOTE")):
+    if not (is_set("SPARK_MASTER") or is_set("SPARK_REMOTE")):
         own["SPARK_LOCAL_IP"] = LOOPBACK  # a Spark inside the node is nobody else's business
     return Program(
         name="compactor",

@@ -5,15 +5,12 @@ request, a heartbeat or a task for longer than its caller waits.
 from __future__ import annotations
 
 import enum
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from django.conf import settings
 from django.db import connection
-
-from webadmin.base.database.url import BadDatabaseUrl
 
 ANSWER_GRACE_SECONDS = 2
 """The server ends a statement at its limit; the client gives up so much later, when not even that answer came."""
@@ -39,17 +36,15 @@ def limit_statements(role: ProcessRole) -> None:
     ``DATABASE_URL`` replaces both. Migrations, rebuilds and other commands have no limit. SQLite has none either: its
     writers wait for each other up to the busy timeout.
     """
-    set_limit(settings.DATABASES["default"], role, os.environ.get("DATABASE_STATEMENT_SECONDS", ""))
+    set_limit(settings.DATABASES["default"], role, settings.DATABASE_STATEMENT_SECONDS)
 
 
-def set_limit(database: dict[str, Any], role: ProcessRole, seconds_text: str = "") -> None:
-    """Write the limit into an entry of ``DATABASES``."""
+def set_limit(database: dict[str, Any], role: ProcessRole, seconds: float | None = None) -> None:
+    """Write the limit into an entry of ``DATABASES``; ``seconds`` replaces the role's, 0 for no limit."""
     if not database["ENGINE"].endswith("postgresql"):
         return
-    try:
-        seconds = float(seconds_text) if seconds_text else float(role.value)
-    except ValueError:
-        raise BadDatabaseUrl(f"DATABASE_STATEMENT_SECONDS is {seconds_text!r}: give seconds, 0 for no limit") from None
+    if seconds is None:
+        seconds = float(role.value)
     options = database["OPTIONS"]
     if seconds > 0 and "statement_timeout" not in options["options"]:
         options["options"] += f" -c statement_timeout={round(seconds * 1000)}"

@@ -47,13 +47,15 @@ def database_settings(url: str) -> dict[str, Any]:
         return _sqlite(parts.path, dict(parse_qsl(parts.query)))
     if parts.scheme in {"postgresql", "postgres"}:
         return _postgresql(url)
-    raise BadDatabaseUrl(f"{parts.scheme or 'no'} scheme: use sqlite:///file or postgresql://user@host/name")
+    raise BadDatabaseUrl(
+        f"DATABASE_URL has {parts.scheme or 'no'} scheme: use sqlite:///file or postgresql://user@host/name"
+    )
 
 
 def _sqlite(path: str, parameters: dict[str, str]) -> dict[str, Any]:
     synchronous = parameters.get("synchronous", "full").lower()
     if synchronous not in SYNCHRONOUS_MODES or not path.strip("/"):
-        raise BadDatabaseUrl("sqlite:///file[?synchronous=full|normal|off] is the form of an SQLite URL")
+        raise BadDatabaseUrl("DATABASE_URL: sqlite:///file[?synchronous=full|normal|off] is the form of an SQLite URL")
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": unquote(path[1:]),
@@ -75,7 +77,7 @@ def _postgresql(url: str) -> dict[str, Any]:
     host = options.pop("host", None) or parts.hostname or ""
     name = unquote(parts.path.lstrip("/"))
     if not name:
-        raise BadDatabaseUrl("the PostgreSQL URL has no database name at its end")
+        raise BadDatabaseUrl("DATABASE_URL has no database name at its end")
     return {
         "ENGINE": "webadmin.base.database.postgresql",
         "NAME": name,

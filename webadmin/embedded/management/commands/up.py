@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from argparse import ArgumentParser
@@ -15,6 +14,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError, connections
 
+from engine.settings.base import is_set
 from webadmin.embedded.addresses import free_port
 from webadmin.embedded.errors import HomeInUse, ProgramFailed, RedisNotFound
 from webadmin.embedded.process_log import ProcessLog
@@ -54,7 +54,7 @@ class Command(BaseCommand):
             web_port=port or free_port(PORT_WISHED),
             object_store_url=settings.OBJECT_STORE_URL,
             worker_credential=prepare_worker_credential(settings.HOME),
-            broker_url=os.environ.get("BROKER_URL", ""),
+            broker_url=settings.BROKER_URL if is_set("BROKER_URL") else "",
         )
         connections.close_all()
         programs = describe_stack(stack)
