@@ -1,1 +1,1 @@
-"""What profilers send, on any of the wires they use, to profiles that a segment can take; refusals with reasons."""
+"""Ingestion: decode and validate pushed profiles of all supported protocols. Rejections have a reason code."""

@@ -1,8 +1,8 @@
-"""The ``name`` of a push to ``/ingest``: ``app{tag=value,...}``, read character by character.
+"""Parse the ``name`` of a push to ``/ingest``: ``app{tag=value,...}``.
 
-Grammar: profile API format sheet, section 3.2. Values are neither quoted nor escaped: one runs to the next ``,`` or
-``}`` and may hold ``=`` and ``{``. A last pair that never ends is lost; after a ``}`` that follows a key without ``=``
-nothing more is read.
+Grammar: ``docs/reference/formats/profile-api.md``, "Name grammar". Values are neither quoted nor escaped: a value ends
+at the next ``,`` or ``}`` and may contain ``=`` and ``{``. An unterminated last pair is dropped. Text after a ``}``
+that follows a key without ``=`` is ignored.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _KEY = re.compile(r"[A-Za-z0-9_.]+")
 
 @dataclass(frozen=True, slots=True)
 class ApplicationName:
-    """An application and its tags, as given: nothing is derived yet."""
+    """An application and its tags, as sent."""
 
     name: str
     tags: dict[str, str]
 
     def normalised(self) -> str:
-        """Return the name with its tags in order, ``app{}`` without any."""
+        """Return the name with sorted tags, ``app{}`` without tags."""
         return f"{self.name}{{{','.join(f'{key}={self.tags[key]}' for key in sorted(self.tags))}}}"
 
 
 def parse_application_name(text: str) -> ApplicationName:
-    """Parse ``app{tag=value,...}``; Refused (reason ``bad_name``) for characters no name or key may have."""
+    """Parse ``app{tag=value,...}``. Raises Refused (reason ``bad_name``) for an invalid character."""
     name, _, rest = text.partition("{")
     tags = _tags(rest)
     name = tags.pop(NAME_LABEL, name.strip())

@@ -1,6 +1,7 @@
-"""One request to ``/ingest``: which format it is, and the profiles it holds.
+"""Decode a request to ``/ingest``: detect its format and return its profiles.
 
-The first row that fits decides (profile API format sheet, section 3.3). Forms are unpacked by the web layer.
+The first matching row of the table decides (``docs/reference/formats/profile-api.md``, "Formats"). The web layer
+unpacks forms.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _OCTETS = "binary/octet-stream"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestRequest:
-    """A request as it came: parameters of the query, the body, and the file parts of a form by name.
+    """A request: query parameters, body, and the file parts of a form by name.
 
     ``from_ns`` is unix nanoseconds, ``rate`` samples per second.
     """
@@ -42,7 +43,7 @@ class IngestRequest:
 
 
 def rate_of(text: str) -> int:
-    """Return ``sampleRate`` as an integer; what is negative or no number is the default, 0 stays 0."""
+    """Return ``sampleRate`` as an integer, or the default if it is negative or not a number; 0 stays 0."""
     try:
         rate = int(text)
     except ValueError:
@@ -51,9 +52,9 @@ def rate_of(text: str) -> int:
 
 
 def decode_ingest(request: IngestRequest, limits: PushLimits, *, now_ns: int) -> list[PushedProfile]:
-    """Return the checked profiles of a request, none if it holds none; Refused if it is not to be used.
+    """Return the validated profiles of a request.
 
-    The reason is ``bad_name``, ``unknown_profile_type``, ``unsupported_format`` or one of a pprof push.
+    Raises Refused with ``bad_name``, ``unknown_profile_type``, ``unsupported_format`` or a reason of a pprof push.
     """
     application = parse_application_name(request.name)
     kind = _kind(request)
@@ -156,7 +157,7 @@ def _text(
 
 
 def bytes_of(profiles: Iterable[PushedProfile]) -> int:
-    """Return what a rate limit counts: uncompressed profiles and labels, in bytes."""
+    """Return the bytes that a rate limit counts: uncompressed profiles and labels."""
     return sum(
         len(profile.pprof) + sum(len(name) + len(value) for name, value in profile.labels) for profile in profiles
     )

@@ -1,8 +1,8 @@
-"""The labels of a pushed series: which are kept as they are, which are mended, and what refuses the series.
+"""Validate and repair the labels of a pushed series.
 
-Rules: profile API format sheet, sections 2.1 and 2.2. Ours differs in one thing: a label that is merely odd (no name, a
-name given twice, text that UTF-8 cannot hold) is left out or joined with a note, and the profile stays.
-What goes beyond a limit is refused by name, because leaving it out would join series that are not one.
+Rules: ``docs/reference/formats/profile-api.md``, "Labels". One difference: an invalid label (no name, duplicate name,
+invalid UTF-8) is dropped or repaired with a note, and the profile is kept. A label above a limit rejects the series,
+because dropping it would join different series.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ SESSION = "__session_id__"
 DELTA = "__delta__"
 REPLACED_NAME = "__name_replaced__"
 UNKNOWN_SERVICE = "unknown_service"
-"""The service of a push that names none, as its senders know it."""
+"""Service name of a push without one."""
 _DELTA_PROFILER = "godeltaprof_"
 _SESSION_ID = re.compile(r"[0-9a-fA-F]{16}")
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedLabels:
-    """Labels by name, each once, and in words what was changed to get there."""
+    """Unique labels by name, and notes on repairs."""
 
     labels: Labels
     notes: tuple[str, ...] = ()
 
 
 def check_labels(given: Iterable[Label], limits: PushLimits) -> CheckedLabels:
-    """Return the labels a series has; Refused if there are too many, one is too long, or the metric has no name."""
+    """Return the labels of a series. Raises Refused for too many or too long labels, or without a metric name."""
     return _checked(tuple(given), limits)
 
 
@@ -73,12 +73,12 @@ def _mended(given: Iterable[Label]) -> tuple[dict[str, str], list[str]]:
 
 
 def _text(text: str) -> str:
-    """Return text that UTF-8 can hold: JSON can spell half a surrogate pair."""
+    """Return text with lone surrogates, which JSON allows, replaced."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _limit_sessions(labels: dict[str, str], limits: PushLimits, notes: list[str]) -> None:
-    """Map a session's id to one of ``sessions_max`` values, so that sessions cannot make series without bound."""
+    """Map a session id to one of ``sessions_max`` values, to bound the number of series."""
     session = labels.pop(SESSION, None)
     if session is None or not limits.sessions_max:
         return
@@ -90,7 +90,7 @@ def _limit_sessions(labels: dict[str, str], limits: PushLimits, notes: list[str]
 
 
 def _relabelled(labels: dict[str, str]) -> dict[str, str]:
-    """Apply the two default rules: delta profiles of Go get the plain metric, and wall time that is CPU is CPU."""
+    """Apply the two default rules: Go delta profiles get the plain metric, and mislabelled wall profiles become CPU."""
     name = labels.get(METRIC_NAME, "")
     if name.startswith(_DELTA_PROFILER):
         return labels | {METRIC_NAME: name.removeprefix(_DELTA_PROFILER), DELTA: "false", REPLACED_NAME: name}
@@ -118,9 +118,9 @@ def _size(text: str) -> int:
 
 @remembered
 def series_hash(labels: Labels) -> int:
-    """Return the fingerprint by which a series is placed: XXH64 over name, 0xFF, value, 0xFF of labels in order.
+    """Return the placement fingerprint of a series: XXH64 over name, 0xFF, value, 0xFF of the labels in order.
 
-    Source: placement sheet, section 1.
+    Source: ``docs/reference/placement-rules.md``, "Keys and sizes".
     """
     return xxhash.xxh64_intdigest(
         b"".join(name.encode() + b"\xff" + value.encode() + b"\xff" for name, value in labels)

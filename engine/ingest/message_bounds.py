@@ -1,4 +1,4 @@
-"""Bounds how many messages a request may hold, before it is parsed: an empty one is two bytes and costs a hundred."""
+"""Limit the number of messages of a request before parsing: an empty message is 2 bytes and costs 100 in memory."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from engine.ingest.model import Refused
 
 REASON = "malformed_request"
 FIELDS_MAX = 400_000
-"""Fields of one request, at any depth."""
+"""Maximum fields of a request, at any depth."""
 JSON_BYTES_MAX = 32 << 20
 JSON_OBJECTS_MAX = 20_000
-"""Each costs tens of microseconds; whoever sends more sends protobuf."""
+"""Maximum objects of a JSON request; each takes tens of microseconds."""
 JSON_VALUES_MAX = 500_000
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 
 
 def check_message(body: bytes, descriptor: Descriptor, *, first_max: int, fields_max: int = FIELDS_MAX) -> None:
-    """Raise Refused if a protobuf message has more than ``first_max`` fields of its own or ``fields_max`` in all,
-    DecodeError if it is none.
+    """Raise Refused if a message has more than ``first_max`` top-level fields or ``fields_max`` in total.
 
-    An honest request has few fields of its own. What lies in them is looked through only if it could be too much.
+    Raises DecodeError for an invalid message. Nested fields are counted only if their number could exceed the limit.
     """
     data = memoryview(body)
     if _count(data, descriptor, first_max, is_deep=False) < 0:
@@ -32,7 +31,7 @@ def check_message(body: bytes, descriptor: Descriptor, *, first_max: int, fields
 
 
 def check_json(body: bytes, *, objects_max: int = JSON_OBJECTS_MAX) -> None:
-    """Raise Refused if a JSON document is too large or has too many objects or values; braces in texts count too."""
+    """Raise Refused if a JSON document is too large or has too many objects or values; braces in strings count."""
     if len(body) > JSON_BYTES_MAX:
         raise Refused(REASON, f"a JSON request has at most {JSON_BYTES_MAX} bytes: send protobuf")
     if body.count(b"{") > objects_max or body.count(b",") + body.count(b"[") > JSON_VALUES_MAX:
@@ -41,7 +40,7 @@ def check_json(body: bytes, *, objects_max: int = JSON_OBJECTS_MAX) -> None:
 
 
 def _count(data: memoryview, descriptor: Descriptor, left: int, *, is_deep: bool) -> int:
-    """Return how many fields may still follow; below 0 if there are too many already."""
+    """Return the remaining number of fields; negative if the limit is exceeded."""
     fields, position, end = descriptor.fields_by_number, 0, len(data)
     while position < end and left >= 0:
         tag, position = _varint(data, position)

@@ -1,6 +1,6 @@
-"""What the decoders of pushes share: a pushed profile, the limits it is held to, and how it is refused.
+"""Types shared by the decoders of pushes: the pushed profile, its limits, and the rejection.
 
-Defaults and reasons: profile API format sheet, sections 2.2 and 2.3.
+Defaults and reasons: ``docs/reference/formats/profile-api.md``, "Labels" and "Profile checks".
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ NANOSECONDS_PER_SECOND = 1_000_000_000
 
 
 class Refused(LithifyError):
-    """A push, or one profile of it, is not taken; ``reason`` is a stable code that is counted, ``message`` for people.
+    """A push, or one of its profiles, is rejected; ``reason`` is a stable code for metrics, ``message`` is text.
 
-    ``label`` names the label it is about, if it is about one. ``work_bytes`` are the uncompressed bytes that a request
-    came to before it was refused as a whole.
+    ``label`` is the name of the label that caused it, if any. ``work_bytes`` are the uncompressed bytes that a request
+    came to before it was rejected as a whole.
     """
 
     code = "push_refused"
@@ -38,7 +38,7 @@ class Refused(LithifyError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushLimits:
-    """What one tenant may send. Sizes in bytes of uncompressed pprof, times in nanoseconds."""
+    """Limits of one tenant. Sizes are bytes of uncompressed pprof, times are nanoseconds."""
 
     body_bytes_max: int = 256 << 20
     profile_bytes_max: int = 4 << 20
@@ -57,10 +57,10 @@ class PushLimits:
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushedProfile:
-    """One checked profile of a push: its series labels (sorted, with ``service_name``) and its content.
+    """A validated profile of a push: its series labels (sorted, with ``service_name``) and its content.
 
-    ``pprof`` is an uncompressed message, which is what a writer gets. ``notes`` says in words what was changed to make
-    it acceptable (a label dropped, a stack cut).
+    ``pprof`` is the uncompressed message for the writer. ``notes`` describes repairs (a dropped label, a truncated
+    stack).
     """
 
     labels: Labels
@@ -69,5 +69,5 @@ class PushedProfile:
 
     @property
     def profile(self) -> Profile:
-        """The content, parsed anew at every call: a distributor passes the bytes on and never looks at it."""
+        """Return the content, parsed at every call; a distributor forwards the bytes and does not need it."""
         return parse_profile(self.pprof)

@@ -1,7 +1,7 @@
-"""OTLP profiles to profiles as a segment takes them: one per service, with pprof's tables and labels.
+"""Convert OTLP profiles to pprof profiles, one per service.
 
-Rules: profile API format sheet, section 4. A table entry's index becomes its id, because index 0 is unset in one and
-id 0 in the other.
+Rules: ``docs/reference/formats/profile-api.md``, "OTLP". The index of a table entry becomes its id, because index 0 is
+unset in OTLP and id 0 in pprof.
 """
 
 from __future__ import annotations
@@ -33,16 +33,15 @@ SERVICE = "service.name"
 EXECUTABLE = "process.executable.name"
 BUILD_ID = "process.executable.build_id.gnu"
 WORK_MAX = 10_000_000
-"""Rows of the dictionary, frames, labels and values that the profiles of one request go through, each as often as a
-profile does: small tables may be named again and again. About a second."""
+"""Maximum work of a request: dictionary rows, frames, labels and values, counted per use. Takes about a second."""
 DURATION_DEFAULT_NS = 10 * NANOSECONDS_PER_SECOND
 _CPU = ("cpu", "nanoseconds")
 
 
 def decode_otlp(body: bytes, *, is_json: bool, limits: PushLimits, now_ns: int) -> DecodedPush:
-    """Decode and check an export request; each profile is judged by itself, none at all is fine too.
+    """Decode and validate an export request, each profile independently; it may have no profiles.
 
-    Refused if the request as a whole is none. ``now_ns`` is unix nanoseconds.
+    Raises Refused if the request itself is invalid. ``now_ns`` is unix nanoseconds.
     """
     request = parse_request(body, is_json=is_json)
     tables = _Tables(request.dictionary)
@@ -63,7 +62,7 @@ def decode_otlp(body: bytes, *, is_json: bool, limits: PushLimits, now_ns: int) 
 def _profiles(
     profile: otlp.Profile, given: dict[str, str], tables: _Tables, limits: PushLimits, now_ns: int
 ) -> Iterator[PushedProfile]:
-    """Yield the checked profiles of every service that one OTLP profile holds."""
+    """Yield the validated profiles of every service in one OTLP profile."""
     for service, samples in _by_service(profile, tables, _service_of(given)):
         tables.charge(tables.row_count + len(given))
         made = _profile(profile, samples, tables, now_ns)
@@ -79,7 +78,7 @@ class _Made:
 
 
 class _Tables:
-    """The dictionary as pprof's tables, and its strings, to which labels add theirs."""
+    """The dictionary as pprof tables, and its strings, extended by those of labels."""
 
     def __init__(self, dictionary: otlp.Dictionary) -> None:
         self.dictionary = dictionary
@@ -96,7 +95,7 @@ class _Tables:
         self._work_left = WORK_MAX
 
     def charge(self, count: int) -> None:
-        """Take so much from the work of the request; Refused if that is used up."""
+        """Charge work to the request. Raises Refused if its limit is exceeded."""
         if count > self._work_left:
             raise Refused("samples_limit", "its profiles go through too many rows and frames: send several requests")
         self._work_left -= count
@@ -126,7 +125,7 @@ class _Tables:
 
 
 def _inside(indexes: Iterable[int], table: Sequence[object], kind: str) -> list[int]:
-    """Return the indexes that are set; Refused for one outside the table."""
+    """Return the indexes that are set. Raises Refused for one outside the table."""
     wanted = [index for index in indexes if index]
     for index in wanted:
         if not 0 < index < len(table):
@@ -135,7 +134,7 @@ def _inside(indexes: Iterable[int], table: Sequence[object], kind: str) -> list[
 
 
 def _text(value: otlp.AnyValue) -> str | None:
-    """Return a string or integer, or the only item of a list of them, as text."""
+    """Return a string or integer, or the only item of a list of these, as text."""
     kind = value.WhichOneof("value")
     if kind == "string_value":
         return value.string_value
@@ -166,7 +165,7 @@ def _service_of(attributes: dict[str, str]) -> str:
 def _by_service(
     profile: otlp.Profile, tables: _Tables, default: str
 ) -> list[tuple[str, list[tuple[otlp.Sample, list[tuple[str, str]]]]]]:
-    """Deal the samples out by their own ``service.name``, in the order services appear; each comes with its labels."""
+    """Group the samples and their labels by ``service.name``, in order of appearance."""
     found: dict[str, list[tuple[otlp.Sample, list[tuple[str, str]]]]] = {}
     for sample in profile.samples:
         labels = tables.labels(sample)

@@ -1,7 +1,7 @@
-"""An OTLP profiles request from its bytes or its JSON, with every reference of its dictionary inside its tables.
+"""Parse an OTLP profiles request from protobuf or JSON and validate the references of its dictionary.
 
-Source: profile API format sheet, section 4. Index 0 of every table means unset. OTLP's JSON spells ids of traces, spans
-and profiles in hexadecimal where protobuf's own would use base64.
+Source: ``docs/reference/formats/profile-api.md``, "OTLP". Index 0 of every table means unset. OTLP JSON encodes ids of
+traces, spans and profiles in hexadecimal instead of base64.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from engine.ingest.segments.normalise import FRAMES_MAX
 
 REASON = "malformed_request"
 PROFILES_MAX = 1_000
-"""Profiles of one request; a collector sends one per resource and kind."""
+"""Maximum profiles of a request; a collector sends one per resource and kind."""
 FIELDS_MAX, JSON_OBJECTS_MAX = 2_000_000, 50_000
-"""Of one request: its dictionary has several for each frame."""
+"""Limits of a request; its dictionary has several fields per frame."""
 
 
 def parse_request(body: bytes, *, is_json: bool) -> otlp.ExportRequest:
-    """Parse and check; Refused if it is no request, or something in it names what its dictionary does not have."""
+    """Parse and validate a request. Raises Refused for an invalid request or a reference outside the dictionary."""
     request = otlp.ExportRequest()
     try:
         if is_json:
@@ -86,7 +86,7 @@ def _function_strings(tables: otlp.Dictionary) -> Iterable[int]:
 
 
 def _check(owner: str, count: int, kind: str, indexes: Iterable[int]) -> None:
-    """Refuse an index outside its table; 0 is unset and always fine."""
+    """Raise Refused for an index outside its table; 0 is unset and valid."""
     for index in indexes:
         if not 0 <= index < max(count, 1):
             raise Refused(REASON, f"a {owner} of the dictionary names {kind} {index}, there are {count}")

@@ -1,6 +1,6 @@
-"""pprof profiles pushed to ``/ingest``: what they measured, and repairs for profilers that need them.
+"""pprof profiles pushed to ``/ingest``: detection of the metric, and repairs for some profilers.
 
-Rules: profile API format sheet, section 3.7. Sample types and values stay as they are; the metric is read off them.
+Rules: ``docs/reference/formats/profile-api.md``, "pprof at /ingest". Sample types and values are not changed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from engine.ingest.text_profiles import push_labels
 
 CONFIG_BYTES_MAX = 64 << 10
 NAME_BYTES_MAX = 16 << 20
-"""Bytes of all names with the file before them: one long file name must not become one of each function."""
+"""Maximum bytes of all function names with the file prepended."""
 _DISPLAY_NAMES = {
     "samples": "cpu",
     "goroutine": "goroutines",
     "contentions": "mutex_count",
     "delay": "mutex_duration",
 }
-"""What sample types of Go are called where the sender configures nothing."""
+"""Default display names of Go sample types."""
 _FILENAME_SPIES = frozenset({"pyspy", "rbspy", "scripting"})
 _DOTNET_SPY = "dotnetspy"
 _YEAR_NS = 365 * 86_400 * NANOSECONDS_PER_SECOND
@@ -46,9 +46,9 @@ def pushed_pprof(
     now_ns: int,
     budget: UnpackBudget,
 ) -> PushedProfile:
-    """Parse, mend and check a profile pushed with this name; ``config`` is the form's ``sample_type_config`` or empty.
+    """Parse, repair and validate a profile; ``config`` is the form's ``sample_type_config`` or empty.
 
-    ``from_ns`` replaces a time in 1970, which is a time in a wrong unit. Refused with what to change in the sender.
+    ``from_ns`` replaces a time in 1970, which has a wrong unit. Raises Refused with what to change in the sender.
     """
     names = _display_names(config)
     profile, message = parsed_pprof(data, limits, budget)
@@ -60,7 +60,7 @@ def pushed_pprof(
 
 
 def metric_of(profile: Profile, display_names: Mapping[str, str]) -> str:
-    """Return the metric the sample types stand for: the first that is known, else the name of the last."""
+    """Return the metric of the sample types: the first known one, else the name of the last."""
     types = [_string(profile, kind) for kind, _ in profile.sample_types]
     if "wall" in types:
         return "wall"
@@ -95,7 +95,7 @@ def _display_names(config: bytes) -> Mapping[str, str]:
 
 
 def _with_file_in_name(spy: str) -> Callable[[Profile], Profile]:
-    """Interpreters' profilers name functions without their module: put the file before the name."""
+    """Return a repair that prepends the file to names, for interpreters' profilers that omit the module."""
 
     def mend(profile: Profile) -> Profile:
         if spy not in _FILENAME_SPIES:
@@ -107,7 +107,7 @@ def _with_file_in_name(spy: str) -> Callable[[Profile], Profile]:
         functions = zip(names.tolist(), profile.functions.filenames.tolist(), strict=True)
         for position, (name, filename) in enumerate(functions):
             if not (0 <= name < len(profile.strings) and 0 <= filename < len(profile.strings)):
-                continue  # the check says so, with the place
+                continue  # the validation reports it with its position
             file = profile.strings[filename]
             if not file or (spy == "pyspy" and file.startswith(b"/")):
                 continue
@@ -124,7 +124,7 @@ def _with_file_in_name(spy: str) -> Callable[[Profile], Profile]:
 
 
 def _with_function_ids(spy: str, names: Mapping[str, str]) -> Callable[[Profile], Profile]:
-    """The .NET profiler writes no function ids, one function per location, and ``-`` in the names of sample types."""
+    """Return a repair for the .NET profiler: no function ids, one function per location, ``-`` in sample types."""
 
     def mend(profile: Profile) -> Profile:
         if spy != _DOTNET_SPY and not (spy == "unknown" and "inuse-space" in names):

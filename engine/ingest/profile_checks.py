@@ -1,6 +1,6 @@
-"""What one pushed profile must be: limits, references inside their tables, a time near now; and what is cut to fit.
+"""Validate a pushed profile: limits, references inside their tables, a recent time; truncate where limits allow it.
 
-Rules: profile API format sheet, section 2.3. The parser has checked the bytes; this checks the meaning.
+Rules: ``docs/reference/formats/profile-api.md``, "Profile checks". The parser has validated the encoding.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ MALFORMED = "malformed_profile"
 
 
 def check_profile(profile: Profile, limits: PushLimits, *, now_ns: int) -> tuple[Profile, tuple[str, ...]]:
-    """Return the profile, cut where a limit cuts, and what was cut in words; the very same object if nothing was.
+    """Return the profile, truncated where a limit requires it, and notes; the same object if nothing was changed.
 
-    Refused with one of the reasons ``samples_limit``, ``sample_labels_limit``, ``not_in_ingestion_window``,
+    Raises Refused with the reason ``samples_limit``, ``sample_labels_limit``, ``not_in_ingestion_window`` or
     ``malformed_profile``. ``now_ns`` is unix nanoseconds.
     """
     _check_counts(profile.samples, limits)
@@ -54,7 +54,7 @@ def _check_strings(profile: Profile) -> None:
     if not profile.strings or profile.strings[0] != b"":
         raise _malformed("string 0 of the table is not empty")
     try:
-        b"\0".join(profile.strings).decode()  # no sequence of UTF-8 reaches over a zero byte: one call checks all
+        b"\0".join(profile.strings).decode()  # no UTF-8 sequence contains a zero byte: one call validates all
     except UnicodeDecodeError:
         _name_bad_string(profile.strings)
     for kind, _ in profile.sample_types:
@@ -120,7 +120,7 @@ def _with_time_or_none(profile: Profile) -> tuple[Profile, tuple[str, ...]]:
 
 
 def _with_short_stacks(profile: Profile, frames_max: int) -> tuple[Profile, tuple[str, ...]]:
-    """Keep the frames nearest the root, which come last."""
+    """Truncate stacks; keep the frames nearest the root, which come last."""
     samples = profile.samples
     depths = np.diff(samples.location_starts)
     if int(depths.max(initial=0)) <= frames_max:
@@ -134,7 +134,7 @@ def _with_short_stacks(profile: Profile, frames_max: int) -> tuple[Profile, tupl
 
 
 def _with_short_strings(profile: Profile, bytes_max: int) -> tuple[Profile, tuple[str, ...]]:
-    """Keep the end of a string, which tells functions with one long prefix apart."""
+    """Truncate strings; keep the end, which distinguishes functions with a long common prefix."""
     if max(map(len, profile.strings), default=0) <= bytes_max:
         return profile, ()
     count = sum(len(string) > bytes_max for string in profile.strings)

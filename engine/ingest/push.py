@@ -1,6 +1,6 @@
-"""``push.v1.PusherService/Push``: a request's bytes to checked profiles, each series judged by itself.
+"""Decode ``push.v1.PusherService/Push`` requests to validated profiles, each series independently.
 
-Source: profile API format sheet, section 2. Good series of a request are kept although others are refused.
+Source: ``docs/reference/formats/profile-api.md``, "Push". Valid series are kept if others are rejected.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from engine.ingest.segments.push_screen import is_in_order
 Content = TypeVar("Content")
 
 SERIES_MAX = 10_000
-"""Series of one request; profilers send a few."""
+"""Maximum series of a request; profilers send a few."""
 PROFILE_SIZE = "profile_size_limit"
 _INT64_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedPush:
-    """The profiles of a push that are taken, and why others are not.
+    """The accepted profiles of a push, and the rejections of others.
 
-    ``work_bytes`` are the uncompressed bytes of all profiles that were unpacked, taken or not.
+    ``work_bytes`` are the uncompressed bytes of all profiles that were decompressed, accepted or not.
     """
 
     profiles: tuple[PushedProfile, ...]
@@ -45,7 +45,7 @@ class DecodedPush:
 
 
 def decode_push(body: bytes, *, is_json: bool, limits: PushLimits, now_ns: int) -> DecodedPush:
-    """Decode and check a PushRequest (protobuf, or protobuf's JSON). Refused if the request as a whole is none.
+    """Decode and validate a PushRequest (protobuf or its JSON form). Raises Refused if the request is invalid.
 
     ``now_ns`` is unix nanoseconds; profiles without a time get it when they are written.
     """
@@ -94,7 +94,7 @@ def _series(
 
 
 def _check_body_limit(limits: PushLimits, budget: UnpackBudget) -> None:
-    """Refuse what comes after the limit too, without unpacking it."""
+    """Reject profiles after the limit too, without decompressing them. Raises Refused."""
     if budget.unpacked_bytes > limits.body_bytes_max:
         message = f"uncompressed batched profile payload size exceeds limit of {limits.body_bytes_max} bytes"
         raise Refused(PROFILE_SIZE, message)
@@ -103,7 +103,7 @@ def _check_body_limit(limits: PushLimits, budget: UnpackBudget) -> None:
 def checked_pprof(
     data: bytes, labels: CheckedLabels, limits: PushLimits, *, now_ns: int, budget: UnpackBudget | None = None
 ) -> PushedProfile:
-    """Unzip, parse and check one pprof profile; Refused with what to change in the sender."""
+    """Decompress, parse and validate one pprof profile. Raises Refused with what to change in the sender."""
     message = _read(data, limits, partial(uncompressed, budget=budget))
     if _is_in_order(message, limits, now_ns):
         return PushedProfile(labels=labels.labels, pprof=message, notes=labels.notes)
@@ -112,7 +112,7 @@ def checked_pprof(
 
 
 def _is_in_order(message: bytes, limits: PushLimits, now_ns: int) -> bool:
-    """Tell whether it is known beforehand that ``check_profile`` would return the profile as it is."""
+    """Return whether ``check_profile`` would certainly return the profile unchanged."""
     return is_in_order(
         message,
         oldest_ns=max(now_ns - limits.older_than_now_max_ns, -_INT64_MAX),
@@ -125,13 +125,13 @@ def _is_in_order(message: bytes, limits: PushLimits, now_ns: int) -> bool:
 
 
 def parsed_pprof(data: bytes, limits: PushLimits, budget: UnpackBudget) -> tuple[Profile, bytes]:
-    """Unzip and parse; return the profile and its uncompressed message. Refused if it is too large or no pprof."""
+    """Return the parsed profile and its uncompressed message. Raises Refused if it is too large or not pprof."""
     message = _read(data, limits, partial(uncompressed, budget=budget))
     return _read(message, limits, parse_profile), message
 
 
 def _read(data: bytes, limits: PushLimits, read: Callable[..., Content]) -> Content:
-    """Unzip or parse within the limits."""
+    """Decompress or parse within the limits."""
     try:
         return read(data, size_max=limits.profile_bytes_max)
     except LimitExceeded as error:
@@ -144,7 +144,7 @@ def _read(data: bytes, limits: PushLimits, read: Callable[..., Content]) -> Cont
 def checked_profile(
     profile: Profile, message: bytes | None, labels: CheckedLabels, limits: PushLimits, *, now_ns: int
 ) -> PushedProfile:
-    """Check a parsed profile; ``message`` is what it was parsed from, None if it was changed or made here."""
+    """Validate a parsed profile; ``message`` is its encoded form, None if it was changed or created here."""
     checked, notes = check_profile(profile, limits, now_ns=now_ns)
     pprof = message if message is not None and checked is profile else encode_profile(checked, compress=False)
     return PushedProfile(labels=labels.labels, pprof=pprof, notes=(*labels.notes, *notes))

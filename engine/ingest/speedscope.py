@@ -1,7 +1,7 @@
-"""Speedscope files: JSON of one or several profiles, sampled or evented, to stacks with counts.
+"""Convert speedscope files (JSON of one or several sampled or evented profiles) to stacks with counts.
 
-Rules: profile API format sheet, section 3.8, with our choices for the three places where the original's values are
-wrong: nanoseconds count one for one, the time before an ``O`` event is scaled as the time before a ``C`` event is.
+Rules: ``docs/reference/formats/profile-api.md``, "Formats", with corrections where upstream's values are wrong:
+nanoseconds are not scaled, and the time before an ``O`` event is scaled like the time before a ``C`` event.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from engine.ingest.text_stacks import INT64_MAX, REASON, Stack, StackCounts
 SCHEMA_URL = "https://www.speedscope.app/file-format-schema.json"
 DEPTH_MAX = 10_000
 FRAMES_MAX = 8_000_000
-"""Frames of all open stacks of one evented profile together: each event makes a stack of as many."""
+"""Maximum frames of all stacks of one evented profile; each event creates a stack."""
 _FACTOR = 100
-"""Counts of anything but bytes are kept in hundredths of their unit, as the rates below expect."""
+"""Counts per unit for all units except bytes; the rates below expect it."""
 _RATES = {"seconds": 100, "milliseconds": 100_000, "microseconds": 100_000_000, "none": 10_000, "bytes": 0}
 _NANOSECONDS_RATE = 1_000_000_000
 
 
 @dataclass(slots=True)
 class SpeedscopeProfile:
-    """One profile: stacks root first with counts, and the samples per second by which counts become nanoseconds."""
+    """One profile: stacks (root first) with counts, and the rate that converts counts to nanoseconds."""
 
     name: str
     unit: str
@@ -33,20 +33,20 @@ class SpeedscopeProfile:
 
     @property
     def rate(self) -> int:
-        """Return how many counts are worth a second, 0 for a unit that is no time.
+        """Return the counts per second, 0 for a unit that is not a time.
 
-        It holds where the sender left the rate at 100; another rate it gave is taken as it is.
+        Used if the sender's rate is the default of 100; other rates are used as sent.
         """
         return _NANOSECONDS_RATE if self.unit == "nanoseconds" else _RATES[self.unit]
 
     @property
     def factor(self) -> int:
-        """Return how many counts one of the file's units makes."""
+        """Return the counts per unit of the file."""
         return 1 if self.unit in {"bytes", "nanoseconds"} else _FACTOR
 
 
 def parse_speedscope(data: bytes) -> list[SpeedscopeProfile]:
-    """Parse a file; profiles equal in name, type, unit and start are one. Refused, with the place, if it is damaged."""
+    """Parse a file; profiles with equal name, type, unit and start are merged. Raises Refused with the position."""
     document = _document(data)
     frames = [_name(frame, index) for index, frame in enumerate(_list(_object(document, "shared"), "frames"))]
     found: dict[tuple[str, str, str, float], SpeedscopeProfile] = {}

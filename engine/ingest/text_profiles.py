@@ -1,7 +1,7 @@
-"""Profiles of stacks that carry only names and counts: what the last part of the application's name makes of them.
+"""Profiles from stacks with names and counts only; the last part of the application name determines the type.
 
-Table and labels: profile API format sheet, section 3.4. Scaled types are counts of samples, taken ``rate`` times a
-second: every count is worth one period of nanoseconds.
+Table and labels: ``docs/reference/formats/profile-api.md``, "Text profiles". Scaled types count samples taken ``rate``
+times per second: every count is one period in nanoseconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RATE_DEFAULT = 100
 
 
 class TextType(NamedTuple):
-    """What a suffix of the application's name says: the metric, the sample type, and whether counts are scaled."""
+    """The type for a suffix of the application name: metric, sample type, and whether counts are scaled."""
 
     metric: str
     sample_type: str
@@ -57,7 +57,7 @@ _TYPES = (
 
 
 class TextProfile(NamedTuple):
-    """A profile made of text, and the labels of its series."""
+    """A profile converted from text, and the labels of its series."""
 
     labels: Labels
     profile: Profile
@@ -66,10 +66,10 @@ class TextProfile(NamedTuple):
 def text_profile(
     application: ApplicationName, stacks: StackCounts, *, spy: str, rate: int, time_ns: int
 ) -> TextProfile | None:
-    """Return the profile of these stacks; None if the push is one that is taken and not kept (a tag ``profile_id``).
+    """Return the profile of these stacks; None for a push that is accepted and dropped (tag ``profile_id``).
 
-    ``rate`` is in samples per second, ``time_ns`` the start (unix nanoseconds). Refused if the name's last part is no
-    known type, or a scaled value leaves 63 bits.
+    ``rate`` is samples per second, ``time_ns`` the start (unix nanoseconds). Raises Refused for an unknown type or a
+    scaled value above 63 bits.
     """
     if application.tags.get("profile_id"):
         return None
@@ -92,7 +92,7 @@ def text_profile(
 
 
 def push_labels(application: ApplicationName, app: str, metric: str, spy: str) -> Labels:
-    """Return the labels of a push to ``/ingest``, by name; tags beginning with ``__`` go, but for the session's id."""
+    """Return the sorted labels of a push to ``/ingest``; drop tags that start with ``__`` except the session id."""
     tags = {
         name: value for name, value in application.tags.items() if not name.startswith("__") or name == SESSION_LABEL
     }

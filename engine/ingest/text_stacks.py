@@ -1,7 +1,7 @@
-"""Stacks as text or as a pre-order tree: folded lines, plain lines, tries and trees, to counts per stack.
+"""Parse stacks as text or as a pre-order tree (folded lines, plain lines, tries, trees) to counts per stack.
 
-Formats: profile API format sheet, sections 3.5 and 3.6. A stack is its frames, root first, as raw bytes. Equal stacks
-add up; a count that is negative or leaves 63 bits is refused, so that no sum can wrap.
+Formats: ``docs/reference/formats/profile-api.md``, "Formats". A stack is a tuple of frames, root first, as raw bytes.
+Counts of equal stacks are summed; negative counts and sums above 63 bits are rejected.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ Path = TypeVar("Path")
 INT64_MAX = (1 << 63) - 1
 LINE_BYTES_MAX = 64 << 10
 DEPTH_MAX = 10_000
-"""Nesting of a trie or tree: every level costs a byte or more, and no stack of use is deeper."""
+"""Maximum nesting of a trie or tree."""
 STACK_BYTES_MAX = 1 << 20
-"""Bytes of one stack's text; a trie could otherwise make megabytes of every node."""
+"""Maximum bytes of a stack; nodes of a trie repeat their prefix."""
 TOTAL_BYTES_MAX = 64 << 20
-"""Bytes of all stacks of a trie or tree together."""
+"""Maximum bytes of all stacks of a trie or tree."""
 REASON = "malformed_profile"
 
 
 def parse_folded(data: bytes) -> StackCounts:
     """Parse ``frame;frame;… count`` lines, split at the last space; lines without a count are skipped.
 
-    Refused if a count is not a decimal integer in 0 … 2**63 - 1, or a line is longer than 64 KiB.
+    Raises Refused if a count is not a decimal integer in 0 … 2**63 - 1, or a line is longer than 64 KiB.
     """
     counts: StackCounts = {}
     for number, line in _lines(data):
@@ -96,7 +96,7 @@ def _walk(
     name_bytes_max: int = STACK_BYTES_MAX,
     children_max: int = INT64_MAX,
 ) -> None:
-    """Visit every node with what its parent's visit returned; nesting is kept on a list, not on Python's stack."""
+    """Visit every node with the result of its parent's visit; iterative, without recursion."""
     reader = ByteReader(data, section)
     waiting: list[tuple[Path, int, int]] = [(root, 1, 0)]
     total = 0

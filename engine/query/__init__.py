@@ -1,1 +1,1 @@
-"""Answers from stored profiles: which datasets to open, which rows count, what their stacks say."""
+"""Queries on stored profiles: selection of datasets and rows, and aggregation of their stacks and values."""

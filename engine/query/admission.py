@@ -1,11 +1,11 @@
-"""Which questions may work at once: a process has so many bytes for them, and who finds no room waits his turn.
+"""FIFO admission control of queries by memory, per process.
 
-1. Who asks stands in line. At his turn he looks what there is to read, and says how much memory that needs; when there
-   is room the next one has his turn. So nobody is overtaken for ever, and one list of blocks at most is not counted.
-2. Who holds something already and needs more does not stand in line: he is the one who can give room back.
-3. If all who hold something wait for more, the first of them goes on: the sum is then over the budget by what one
-   question needs, and nobody waits for ever. So does a question that needs more than there is: it works alone.
-4. Only so many stand in line, and only so long; the others are told to come again.
+1. Callers queue. The first one reads its list of blocks and requests the memory that its query needs; when that is
+   available, the next caller is first. No caller starves, and at most one list of blocks is not counted.
+2. A caller that holds memory and needs more does not queue: only it can release memory.
+3. If all holders wait for more memory, the first of them proceeds: the budget is exceeded by the need of one query, and
+   there is no deadlock. A query that needs more than the whole budget runs alone in the same way.
+4. The length of the queue and the waiting time are limited; other callers get QueryBusy.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Self
 from engine.query.errors import QueryAbandoned, QueryBusy, QueryTimedOut
 
 LOOK_SECONDS = 0.25
-"""So often somebody who waits is asked whether he still wants to."""
+"""Interval at which a waiting caller is checked for abandonment."""
 RETRY_SECONDS = 5
 
 
 class MemoryBudget:
-    """Bytes that the questions of a process share, and who waits for some. Safe to use from several threads."""
+    """The memory budget that the queries of a process share, with its waiting callers. Thread-safe."""
 
     def __init__(self, bytes_max: int, *, waiting_max: int, wait_seconds: float) -> None:
         self.bytes_max = bytes_max
@@ -38,12 +38,12 @@ class MemoryBudget:
 
     @property
     def waiting(self) -> int:
-        """How many stand in line, the one whose turn it is among them."""
+        """Return the number of queued callers, including the first."""
         return len(self._line)
 
     @contextmanager
     def turn(self, asker: Asker) -> Iterator[None]:
-        """Stand in line, have the turn inside. Raises QueryBusy, or what ends the asker's call."""
+        """Queue, and be first inside the context. Raises QueryBusy, or the error that ends the caller's call."""
         if asker.bytes_held:
             yield
             return
@@ -60,7 +60,7 @@ class MemoryBudget:
                 self._changed.notify_all()
 
     def take(self, asker: Asker, more: int) -> None:
-        """Give an asker so many bytes more, when there is room. Raises QueryBusy, or what ends his call."""
+        """Wait for ``more`` bytes for a caller. Raises QueryBusy, or the error that ends the caller's call."""
         with self._changed:
             self._for_room.append(asker)
             self._for_room.sort(key=lambda each: not each.bytes_held)  # stable: the first of equals stays so
@@ -73,7 +73,7 @@ class MemoryBudget:
                 self._changed.notify_all()
 
     def give_back(self, asker: Asker, bytes_kept: int) -> None:
-        """Take back what an asker does not need any more."""
+        """Release the memory of a caller down to ``bytes_kept``."""
         with self._changed:
             self.bytes_held -= asker.bytes_held - bytes_kept
             asker.bytes_held = bytes_kept
@@ -96,10 +96,10 @@ class MemoryBudget:
 
 
 class Asker:
-    """Who waits for answers: until when, whether still, and what memory his answers have.
+    """The caller of queries: its deadline, whether it still waits, and the memory that its answers hold.
 
-    One for all questions of a call. As a context manager it gives everything back at the end; if nobody does so, when
-    it is forgotten. Safe to use from several threads.
+    One per call. As a context manager it releases everything at the end, otherwise when it is garbage-collected.
+    Thread-safe.
     """
 
     def __init__(self, memory: MemoryBudget, seconds: float, is_gone: Callable[[], bool] = lambda: False) -> None:
@@ -120,36 +120,36 @@ class Asker:
 
     @property
     def seconds_left(self) -> float:
-        """How long he still waits."""
+        """Return the seconds until the deadline."""
         return max(0.0, self._until - time.monotonic())
 
     def check(self) -> None:
-        """Raise QueryTimedOut or QueryAbandoned if nobody waits any more."""
+        """Raise QueryTimedOut or QueryAbandoned if the caller no longer waits."""
         if self._has_ended or time.monotonic() > self._until:
             raise QueryTimedOut(self.seconds)
         if self._is_gone():
-            raise QueryAbandoned("nobody waits for the answer any more")
+            raise QueryAbandoned("the caller no longer waits for the answer")
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait in line for the turn to look what there is to read. Raises as ``hold``."""
+        """Queue to read the list of blocks. Raises as ``hold``."""
         self.check()
         with self._memory.turn(self):
             yield
 
     def hold(self, bytes_needed: int) -> None:
-        """Hold at least so much from now on, when there is room. Raises QueryBusy, QueryTimedOut, QueryAbandoned."""
+        """Wait until at least ``bytes_needed`` are held. Raises QueryBusy, QueryTimedOut or QueryAbandoned."""
         self.check()
         if bytes_needed > self.bytes_held:
             self._memory.take(self, bytes_needed - self.bytes_held)
 
     def keep(self, bytes_kept: int) -> None:
-        """Hold no more than so much from now on."""
+        """Release memory down to ``bytes_kept``."""
         if bytes_kept < self.bytes_held:
             self._memory.give_back(self, bytes_kept)
 
     def close(self) -> None:
-        """Give everything back; what still works for this asker stops at its next step."""
+        """Release everything; work that still runs for this caller stops at its next step."""
         self._has_ended = True
         self.keep(0)
 

@@ -1,9 +1,7 @@
-"""The question "which blocks hold this?" as it goes to the service (``POST /api/v1/blocks/query``), and its answer.
+"""Client side of ``POST /api/v1/blocks/query``: which blocks hold data for a query.
 
-The answer comes in pages; a block may be in several of them, each time with other datasets.
-
-For readers without a database. Every value of the answer is checked before it is used; where a section lies is checked
-against the object by who reads it.
+The answer is paginated; a block may be in several pages, each time with other datasets. For readers without a database.
+Every value of the answer is validated; the reader of an object checks the offsets of sections.
 """
 
 from __future__ import annotations
@@ -29,9 +27,9 @@ DATASETS_PER_PAGE = 50_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """The live blocks of one moment, with those of their datasets that a question may be about.
+    """The index snapshot: the live blocks at one moment, with the datasets that may match a query.
 
-    ``cursor`` is that of the next page; "" after the last.
+    ``cursor`` is the cursor of the next page, "" after the last.
     """
 
     blocks: tuple[QueryBlock, ...]
@@ -40,7 +38,7 @@ class Look:
 
 
 def query_to_json(tenant: str, question: Question, cursor: str = "") -> dict[str, Any]:
-    """Return the request for a page of the blocks of a question ("": the first); its range must not end before 1970."""
+    """Return the request for a page of blocks; ``cursor`` "" is the first page. The range must not end before 1970."""
     return {
         "tenants": [tenant],
         "start_ms": max(question.start_ms, 0),
@@ -54,7 +52,7 @@ def query_to_json(tenant: str, question: Question, cursor: str = "") -> dict[str
 
 
 def look_from_json(data: Any, question: Question) -> Look:
-    """Read the answer; datasets that the question cannot be about are left out. Raises InvalidMessage."""
+    """Return the validated answer without datasets that cannot match. Raises InvalidMessage."""
     fields = Fields.of(data, "answer")
     blocks = (_block(block, question) for block in fields.objects("blocks", BLOCKS_MAX))
     unknown = fields.items("unknown_tenants", BLOCKS_MAX, default=())
@@ -66,7 +64,7 @@ def look_from_json(data: Any, question: Question) -> Look:
 
 
 def join_pages(pages: Iterable[Look]) -> Look:
-    """Return the whole answer: each block once, where it first was, with its datasets by position."""
+    """Return the union of pages: each block once, at its first position, with its datasets sorted by position."""
     blocks: dict[str, QueryBlock] = {}
     unknown: tuple[str, ...] = ()
     for page in pages:

@@ -1,7 +1,6 @@
-"""What a tenant's dataset index may still tell: the series of its datasets, without those that delete requests name.
+"""The visible series of a tenant's dataset index: those that no delete request removes completely.
 
-An index says which series are in which dataset, so that a reader opens only those; what is hidden from answers must not
-be told by it either.
+A dataset index maps series to datasets, so that a reader opens only the matching ones. It must not reveal deleted data.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from engine.lanes.profiles.merge.masks import covers_series
 
 
 def visible_series(index: Iterable[IndexedSeries], datasets: Mapping[int, Sequence[DeleteMask]]) -> list[IndexedSeries]:
-    """Return the series that readers may know of; ``position`` is a dataset's.
+    """Return the visible series; ``position`` is that of a dataset.
 
-    ``datasets`` has the positions of the datasets that the block's index shows, each with its masks. A series of which
-    a mask takes only a part stays: which of its rows are gone is told by the rows.
+    ``datasets`` maps the positions of visible datasets to their masks. A series that is only partly removed by a mask
+    is included; its rows are filtered when they are read.
     """
     return [
         entry

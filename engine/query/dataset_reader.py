@@ -1,8 +1,8 @@
-"""Opens a dataset for a question, by as few and as small range reads as its sections allow.
+"""Open a dataset for a query with few and small range reads.
 
-A small dataset is fetched whole by one read. Of a larger one the end of the profile table (its footer) and the series
-index, which lies behind it, come in one read; then the columns of those row groups that the question needs, and the
-symbols. Footers, series and symbols are kept in a cache that all questions share.
+A small dataset is read whole. For a larger one, the end of the profile table (its footer) and the series index behind
+it are read together, then the needed columns of row groups and the symbols. Footers, series and symbols are kept in a
+cache that all queries share.
 """
 
 from __future__ import annotations
@@ -25,41 +25,41 @@ from engine.query.model import QueryDataset
 from engine.storage.section_cache import SectionCache
 
 WHOLE_BYTES = 256 << 10
-"""A dataset up to this size is fetched whole: a second request would take longer than the bytes."""
+"""Maximum size of a dataset that is read whole: a second request would take longer than the transfer."""
 FOOTER_GUESS_BYTES = 16 << 10
-"""So much of the end of a profile table is fetched with the series index; a longer footer needs another read."""
+"""Bytes of the end of a profile table read with the series index; a longer footer needs another read."""
 GAP_BYTES = 64 << 10
-"""Stretches with less than this between them are fetched together."""
+"""Ranges with a smaller gap are read together."""
 SERIES_BYTES = 600
-"""About what a decoded series takes in memory."""
+"""Estimated memory of a decoded series."""
 FOOTER_FACTOR = 8
-"""About how much larger a decoded footer is."""
+"""Estimated memory of a decoded footer per encoded byte."""
 
 NAME_BYTES = 60
-"""About what a name of a stack table takes beside its own bytes."""
+"""Estimated memory overhead of a name in a stack table."""
 
 TableOf = Callable[[SymbolPartition], StackTable]
 Phase = Callable[[str], AbstractContextManager[None]]
 
 
 class RangeReader:
-    """Reads ranges of one object; what was fetched ahead with ``hold`` is served from there."""
+    """Reader of ranges of one object, with a buffer of ranges prefetched by ``hold``."""
 
     def __init__(self, read: Callable[[int, int], bytes]) -> None:
         self._read = read
         self._held: list[tuple[int, bytes]] = []
 
     def hold(self, start: int, end: int) -> None:
-        """Fetch a stretch in one read, unless it is held."""
+        """Prefetch a range in one read, unless it is buffered."""
         if self._find(start, end - start) is None:
             self._held.append((start, self._read(start, end - start)))
 
     def drop(self) -> None:
-        """Forget everything that is held."""
+        """Drop the buffer."""
         self._held.clear()
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return exactly so many bytes."""
+        """Return exactly ``length`` bytes."""
         found = self._find(offset, length)
         return found if found is not None else self._read(offset, length)
 
@@ -71,7 +71,7 @@ class RangeReader:
 
 
 class OpenDataset:
-    """One dataset of an object while a question reads it. Not to be shared between threads."""
+    """One open dataset of an object. Not thread-safe."""
 
     def __init__(self, reader: ObjectReader, dataset: QueryDataset, cache: SectionCache, phase: Phase) -> None:
         self.dataset = dataset
@@ -90,7 +90,7 @@ class OpenDataset:
 
     @property
     def fetched(self) -> tuple[int, int]:
-        """Requests made and bytes read so far."""
+        """Return the number of requests and of bytes read so far."""
         return self._reader.requests, self._reader.bytes_read
 
     def series(self) -> list[IndexedSeries]:
@@ -111,7 +111,7 @@ class OpenDataset:
         return ProfileTableReader(SectionFile(self._ranges.read, offset, size), footer=footer, reads_ahead=False)
 
     def hold(self, stretches: Sequence[tuple[int, int]]) -> None:
-        """Fetch stretches of the profile table (start, end), in order, those close together by one read."""
+        """Prefetch sorted ranges (start, end) of the profile table; adjacent ones in one read."""
         if self._is_small:
             self._hold_head()
             return
@@ -126,12 +126,12 @@ class OpenDataset:
             self._ranges.hold(offset + start, offset + end)
 
     def drop(self) -> None:
-        """Forget the stretches held, when a row group is done with; a small dataset stays."""
+        """Drop buffered ranges at the end of a row group; a small dataset stays buffered."""
         if not self._is_small:
             self._ranges.drop()
 
     def symbols(self, table_of: TableOf) -> dict[int, StackTable]:
-        """Return the stacks by partition, as ``table_of`` makes them."""
+        """Return the stack tables, made by ``table_of``, by partition."""
         return self._cache.get((self.key, self.dataset.position, table_of), lambda: self._read_symbols(table_of))
 
     def _read_series(self) -> tuple[list[IndexedSeries], int]:
@@ -150,7 +150,7 @@ class OpenDataset:
         return tables, sum(map(_table_bytes, tables.values()))
 
     def _hold_head(self) -> None:
-        """Fetch what is read first: all of a small dataset, else the footer and the series index."""
+        """Prefetch the whole of a small dataset, else the footer and the series index."""
         with self._phase("open"):
             start, size = self._source.section_bounds(PROFILES)
             index_start, index_size = self._source.section_bounds(SERIES_INDEX)
@@ -168,7 +168,7 @@ def _table_bytes(table: StackTable) -> int:
 
 
 class OpenObjects:
-    """Counts what the datasets of one question's objects cost."""
+    """Counts the requests and bytes of the objects of one query."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -179,11 +179,11 @@ class OpenObjects:
 
     @property
     def count(self) -> int:
-        """Objects of which something was read."""
+        """Return the number of objects that were read."""
         return len(self._keys)
 
     def add(self, reader: ObjectReader) -> None:
-        """Add what was read of an object since it was opened; a cache may have spared all of it."""
+        """Add the reads of an object since it was opened; zero if all came from the cache."""
         with self._lock:
             self.datasets += 1
             self.requests += reader.requests
@@ -192,7 +192,7 @@ class OpenObjects:
                 self._keys.add(reader.key)
 
     def add_more(self, key: str, requests: int, bytes_read: int) -> None:
-        """Add what was read of an object after it was added."""
+        """Add later reads of an object."""
         with self._lock:
             self.requests += requests
             self.bytes_read += bytes_read

@@ -1,8 +1,7 @@
-"""Rows that several blocks hold count once: equal series, time and ID are the same row.
+"""Deduplicate rows across blocks: rows with equal series, time and ID are one row.
 
-A profile that was pushed twice, or that two replicas took, is in two segments until a merge drops one of them. An
-answer must not change by that merge. Where the datasets of a service do not overlap in time there are no such rows, and
-nothing is remembered of them.
+A profile that was pushed twice, or to two replicas, is in two segments until a merge drops one copy. Answers must not
+depend on that merge. Rows are remembered only where datasets of a service overlap in time.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Service = tuple[str, str]
 
 
 class Duplicates:
-    """Remembers the rows counted so far, where there may be a second one. Safe to use from several threads."""
+    """The rows counted so far where a duplicate is possible. Thread-safe."""
 
     def __init__(self, datasets: Iterable[QueryDataset], rows_max: int) -> None:
         spans: defaultdict[Service, list[tuple[int, int]]] = defaultdict(list)
@@ -39,7 +38,7 @@ class Duplicates:
         self._seen: set[bytes] = set()
 
     def number(self, dataset: QueryDataset, series: Sequence[IndexedSeries]) -> npt.NDArray[np.uint64]:
-        """Return one number for each series, the same in every dataset of the service."""
+        """Return a number for each series that is equal in all datasets of the service."""
         service = (dataset.tenant, dataset.name)
         plain = [(service, entry._replace(min_time_ns=0, max_time_ns=0, position=0)) for entry in series]
         with self._lock:
@@ -53,7 +52,7 @@ class Duplicates:
         times: npt.NDArray[np.int64],
         ids: npt.NDArray[np.void],
     ) -> npt.NDArray[np.bool_]:
-        """Say of rows, in their order, which were not counted before; they count as counted from now on."""
+        """Return for each row whether it was not counted before, and mark it as counted."""
         new = np.ones(len(series), np.bool_)
         doubtful = np.flatnonzero(self._may_be_twice(dataset, series, times))
         if not len(doubtful):
@@ -79,7 +78,7 @@ class Duplicates:
         found = np.zeros(len(times), np.bool_)
         if len(starts):
             found = (zone >= 0) & (milliseconds <= ends[np.maximum(zone, 0)])
-        # Inside a dataset equal rows lie side by side; of a batch's first and last nobody knows the other neighbour.
+        # Equal rows of a dataset are adjacent; the neighbours outside the batch are unknown.
         same = (series[1:] == series[:-1]) & (times[1:] == times[:-1])
         found[1:] |= same
         found[:-1] |= same
@@ -88,7 +87,7 @@ class Duplicates:
 
 
 def shared_times(spans: Iterable[tuple[int, int]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return where (starts, ends; both inside) at least two of the closed spans overlap: disjoint and in order."""
+    """Return the starts and ends of the closed intervals where at least two spans overlap: disjoint and sorted."""
     events = sorted(event for start, end in spans for event in ((start, 0, 1), (end, 1, -1)))
     zones: list[list[int]] = []
     depth = 0

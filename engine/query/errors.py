@@ -1,4 +1,4 @@
-"""Errors of questions to profile data."""
+"""Errors of profile queries."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from engine.core.errors import LithifyError
 
 
 class InvalidQuestion(LithifyError):
-    """A question makes no sense: its range, its step, its profile type; the message says what to change."""
+    """The query has an invalid range, step or profile type; the message names what to change."""
 
     code = "invalid_question"
 
 
 class QueryTooLarge(LithifyError):
-    """Answering would take more than the limit ``name`` allows; nothing is answered."""
+    """The query exceeds the limit ``name``; there is no partial answer."""
 
     code = "query_too_large"
 
@@ -26,7 +26,7 @@ class QueryTooLarge(LithifyError):
 
 
 class QueryBusy(LithifyError):
-    """Other questions take all the memory there is for them, and enough wait already; ask again in ``seconds``."""
+    """The memory for queries is in use and the queue is full; retry after ``seconds``."""
 
     code = "query_busy"
     retryable = True
@@ -40,13 +40,13 @@ class QueryBusy(LithifyError):
 
 
 class QueryAbandoned(LithifyError):
-    """Who asked has gone; nothing is answered."""
+    """The caller has disconnected."""
 
     code = "query_abandoned"
 
 
 class QueryTimedOut(LithifyError):
-    """The answer was not there within ``seconds``; nothing is answered."""
+    """The query did not finish within ``seconds``; there is no partial answer."""
 
     code = "query_timed_out"
     retryable = True

@@ -1,9 +1,8 @@
-"""Runs one question over its blocks: in parallel, within limits, and past what is damaged.
+"""Run a query over its blocks: in parallel, within limits, and tolerant of damaged data.
 
-A ``QueryEngine`` belongs to a process: its threads, its cache and its memory are shared by all questions, so that many
-questions at once take no more than a few. A ``QueryRun`` is one question being answered. A dataset or object that
-cannot be read leaves the answer without it and is named in the report; nothing else stops an answer but a limit, or
-that nobody waits for it.
+A ``QueryEngine`` belongs to a process: all queries share its threads, cache and memory budget. A ``QueryRun`` is one
+running query. A dataset or object that cannot be read is omitted from the answer and named in the report. A query ends
+without an answer only by a limit, its deadline or the disconnect of its caller.
 """
 
 from __future__ import annotations
@@ -46,16 +45,16 @@ MEMORY_BYTES = 1 << 30
 WAITING_MAX = 32
 WAIT_SECONDS = 10.0
 AHEAD_PER_THREAD = 2
-"""Datasets handed to the threads beyond those at work; more would let one question keep all others waiting."""
+"""Queued datasets per thread; a longer queue would let one query delay all others."""
 INDEX_PAYS_FROM = 4
-"""With so many datasets of a block in question its dataset index is asked which of them to open."""
+"""Minimum number of candidate datasets of a block at which its dataset index is read first."""
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
 
 
 class QueryEngine:
-    """What the questions of a process share: the store, threads, memory, and a cache of what was decoded."""
+    """Resources shared by the queries of a process: store, threads, memory budget, and cache of decoded sections."""
 
     def __init__(
         self,
@@ -74,21 +73,21 @@ class QueryEngine:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="query")
 
     def run(self, limits: QueryLimits | None = None, asker: Asker | None = None) -> QueryRun:
-        """Begin to answer a question; its time runs from now, or with ``asker`` since he began to ask."""
+        """Start a query; its deadline counts from now, or from the start of ``asker``."""
         limits = limits or QueryLimits()
         return QueryRun(self, limits, asker or Asker(self.memory, limits.seconds))
 
     def submit(self, work: Callable[[Item], Result], item: Item) -> Future[Result]:
-        """Let a thread do it."""
+        """Run ``work`` in a thread."""
         return self._pool.submit(work, item)
 
     def close(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         self._pool.shutdown(cancel_futures=True)
 
 
 class QueryRun:
-    """One question being answered. Reading happens in the engine's threads, results come to the caller's."""
+    """A running query. Reads run in the engine's threads; results are returned in the caller's thread."""
 
     def __init__(self, engine: QueryEngine, limits: QueryLimits, asker: Asker) -> None:
         self.limits = limits
@@ -104,7 +103,7 @@ class QueryRun:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Count the time inside for one of PHASES."""
+        """Add the time inside the context to one of PHASES."""
         started = time.perf_counter()
         try:
             yield
@@ -114,7 +113,7 @@ class QueryRun:
                 self._phases[name] += seconds
 
     def check(self) -> None:
-        """Raise QueryTimedOut, QueryAbandoned or QueryTooLarge if it should end; called before each larger step."""
+        """Raise QueryTimedOut, QueryAbandoned or QueryTooLarge if the query must end; called before larger steps."""
         if self._is_over:
             raise QueryTimedOut(self.limits.seconds)
         self.asker.check()
@@ -122,7 +121,7 @@ class QueryRun:
             raise QueryTooLarge("bytes", self.limits.bytes)
 
     def count_rows(self, count: int) -> None:
-        """Add rows that answered. Raises QueryTooLarge."""
+        """Add to the number of matching rows. Raises QueryTooLarge."""
         with self._lock:
             self._rows_read += count
         if self._rows_read > self.limits.rows:
@@ -134,9 +133,9 @@ class QueryRun:
         question: Question,
         work: Callable[[OpenDataset, list[IndexedSeries]], Result],
     ) -> Iterator[Result]:
-        """Yield, in no order, what ``work`` makes of every dataset with series that the question selects.
+        """Yield, unordered, the results of ``work`` for every dataset with selected series.
 
-        ``work`` gets those series and runs in another thread. Raises QueryTooLarge, QueryTimedOut, InvalidQuestion.
+        ``work`` receives those series and runs in another thread. Raises QueryTooLarge, QueryTimedOut, InvalidQuestion.
         """
         question.check()
         if len(blocks) > self.limits.objects:
@@ -155,9 +154,9 @@ class QueryRun:
     def in_order(
         self, blocks: Sequence[QueryBlock], question: Question
     ) -> Iterator[tuple[OpenDataset, list[IndexedSeries]]]:
-        """Yield every dataset with series that the question selects, opened ahead in other threads, and those series.
+        """Yield every dataset with selected series, prefetched in other threads, and those series.
 
-        The order is that of the blocks. What cannot be opened is damage, and left out.
+        The order is that of the blocks. Datasets that cannot be opened are recorded as damage and omitted.
         """
         question.check()
         selected = SeriesFilter(question.matchers)
@@ -184,7 +183,7 @@ class QueryRun:
     def _counted(
         self, found: list[tuple[OpenDataset, list[IndexedSeries]]]
     ) -> Iterator[tuple[OpenDataset, list[IndexedSeries]]]:
-        """Yield what was opened, and count what the caller reads of it."""
+        """Yield the opened datasets, and count the caller's reads."""
         for opened, inside in found:
             requests, bytes_read = opened.fetched
             try:
@@ -194,17 +193,17 @@ class QueryRun:
                 self._objects.add_more(opened.key, now_requests - requests, now_bytes - bytes_read)
 
     def damaged(self, opened: OpenDataset, error: LithifyError) -> None:
-        """Say that the rest of a dataset could not be read, while what was read counts."""
+        """Record that the rest of a dataset cannot be read; rows read before count."""
         self._add_damage(opened.key, opened.dataset, error)
 
     @property
     def damage(self) -> list[Damage]:
-        """What was found damaged so far, in the order found."""
+        """Return the damage found so far, in order."""
         with self._lock:
             return list(self._damage)
 
     def report(self) -> QueryReport:
-        """Return what it took so far, and what the answer is without."""
+        """Return the cost so far and the damage."""
         with self._lock:
             cost = QueryCost(
                 objects_opened=self._objects.count,
@@ -219,7 +218,7 @@ class QueryRun:
         return QueryReport(cost=cost, damage=tuple(damage))
 
     def forget(self) -> None:
-        """Drop what was found damaged: the question begins again, with other blocks."""
+        """Reset the damage before a restart of the query with other blocks."""
         with self._lock:
             self._damage.clear()
             self._rows_read = 0
@@ -227,7 +226,7 @@ class QueryRun:
     def _targets(
         self, blocks: Sequence[QueryBlock], question: Question, selected: SeriesFilter
     ) -> Iterator[tuple[QueryBlock, QueryDataset]]:
-        """Yield the datasets to open, first of blocks whose dataset index need not be asked."""
+        """Yield the datasets to open, first those of blocks whose dataset index is not needed."""
         asked: list[tuple[QueryBlock, list[QueryDataset], QueryDataset]] = []
         for block in blocks:
             wanted = [dataset for dataset in profile_datasets(block) if question.may_be_in(dataset)]
@@ -248,7 +247,7 @@ class QueryRun:
     def _chosen(
         self, block: QueryBlock, wanted: list[QueryDataset], index: QueryDataset, selected: SeriesFilter
     ) -> list[QueryDataset]:
-        """Return those of the datasets that have selected series, as the block's dataset index says."""
+        """Return the datasets that have selected series according to the block's dataset index."""
         reader = ObjectReader(self._engine.store, block.key, block.size)
 
         def read() -> tuple[list[IndexedSeries], int]:
@@ -265,7 +264,7 @@ class QueryRun:
             series = self._engine.cache.get((block.key, index.position, "series"), read)
         except (BadObject, StorageError) as error:
             self._add_damage(block.key, index, error)
-            return wanted  # the datasets themselves say as much
+            return wanted  # fall back to the datasets themselves
         finally:
             self._objects.add(reader)
         shown = visible_series(series, {dataset.position: dataset.masks for dataset in wanted})
@@ -307,7 +306,7 @@ class QueryRun:
     def _each(
         self, work: Callable[[Item], Result], items: Iterable[Item], weight: Callable[[Item], int]
     ) -> Iterator[Result]:
-        """Yield results as they come, a bounded number of items of a bounded weight being under way."""
+        """Yield results as they complete, with a bounded number and weight of items in progress."""
         waiting: dict[Future[Result], int] = {}
         left = iter(items)
         ahead = self._engine.threads * (1 + AHEAD_PER_THREAD)
@@ -327,7 +326,7 @@ class QueryRun:
                     del waiting[future]
                 self.check()
         except BaseException:
-            self._is_over = True  # what is under way stops at its next step
+            self._is_over = True  # work in progress stops at its next step
             for future in waiting:
                 future.cancel()
             raise

@@ -1,4 +1,7 @@
-"""The merged stacks of a question as one pprof profile. Source: profile API format sheet, section 5.10."""
+"""Encode the merged stacks of a query as one pprof profile.
+
+Source: ``docs/reference/formats/profile-api.md``, "pprof answer".
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from engine.query.flame.tree import FlameTree
 from engine.query.model import NANOS_PER_MS, TIME_MAX_MS, type_id
 
 PERIODS = {"process_cpu": 1_000_000_000, "memory": 524_288}
-"""By the first part of the type's id: what viewers of such profiles expect, not what the senders had. Others: 1."""
+"""Periods that viewers expect, by the first part of the profile type id; 1 for others."""
 
 
 def merged_profile(tree: FlameTree, profile_type: str, end_ms: int, *, max_nodes: int = 0, compress: bool) -> bytes:

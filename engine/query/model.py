@@ -1,7 +1,7 @@
-"""The nouns of a question to profile data: what is asked, what there is to read, what an answer cost.
+"""Data types of profile queries: the query, the blocks to read, the cost of an answer.
 
-A question's times are unix milliseconds and closed at both ends; a row's time counts in whole milliseconds, so that the
-ranges ``[a, b]`` and ``[b + 1, c]`` have every row once.
+Times of a query are unix milliseconds, closed at both ends. A row's time is truncated to milliseconds, so the ranges
+``[a, b]`` and ``[b + 1, c]`` contain every row once.
 """
 
 from __future__ import annotations
@@ -22,21 +22,20 @@ NANOS_PER_MS = 1_000_000
 TIME_MAX_MS = (1 << 63) // NANOS_PER_MS - 1
 TYPE_PARTS = (5, 6)
 CONDITIONS_MAX = 100
-"""Conditions of a question: of several selectors, and of what is asked beside them."""
+"""Maximum number of conditions of a query, from all selectors."""
 
 INDEX_LABELS = (SERVICE_NAME, PROFILE_TYPE)
-"""What a question wants to know of the label sets of the datasets that an index finds."""
+"""Labels of a dataset's label sets that a query reads from the index."""
 
 Visible = Mapping[str, Mapping[int, Sequence[DeleteMask]]]
-"""What an index shows: by object key the positions of the datasets that may be read, each with the delete masks that
-its bytes do not obey yet."""
+"""Visible data: by object key, the positions of readable datasets with the delete masks not applied to their bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryDataset:
-    """A dataset of a block that may be read. ``profile_types`` is None if only opening it tells which it has.
+    """A readable dataset of a block. ``profile_types`` is None if they are known only after it is opened.
 
-    ``masks`` are the delete requests whose rows are not shown.
+    ``masks`` are the delete requests to apply to its rows.
     """
 
     position: int
@@ -53,7 +52,7 @@ class QueryDataset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryBlock:
-    """An object of ``size`` bytes and those of its datasets that a question is about."""
+    """An object of ``size`` bytes with the datasets that may match a query."""
 
     key: str
     size: int
@@ -62,7 +61,7 @@ class QueryBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Which rows are asked for. The sets of ids are empty for any; span ids are the little-endian numbers of rows."""
+    """The selection of rows. Empty sets of ids match any; span ids are the little-endian numbers of rows."""
 
     start_ms: int
     end_ms: int
@@ -72,7 +71,7 @@ class Question:
     trace_ids: frozenset[bytes] = frozenset()
 
     def check(self) -> None:
-        """Raise InvalidQuestion if there is no sense in it."""
+        """Raise InvalidQuestion if the query is invalid."""
         if self.start_ms > self.end_ms:
             raise InvalidQuestion("query start time is after end time")
         if len(self.matchers) > CONDITIONS_MAX:
@@ -81,13 +80,13 @@ class Question:
             raise InvalidQuestion("ask for spans or for traces, not for both")
 
     def of_type(self, profile_type: str) -> Question:
-        """Return the question about one profile type only. Raises InvalidQuestion."""
+        """Return the query restricted to one profile type. Raises InvalidQuestion."""
         condition = Matcher(PROFILE_TYPE, MatchOperator.EQUAL, type_id(profile_type))
         return replace(self, matchers=(condition, *self.matchers))
 
     @property
     def index_matchers(self) -> tuple[Matcher, ...]:
-        """The conditions that a dataset's label sets decide: all its series have the service's name, if any has one."""
+        """Return the conditions that a dataset's label sets decide: those on the service name."""
         return tuple(
             condition
             for condition in self.matchers
@@ -103,7 +102,7 @@ class Question:
         return min(self.end_ms, TIME_MAX_MS) * NANOS_PER_MS + NANOS_PER_MS - 1
 
     def may_be_in(self, dataset: QueryDataset) -> bool:
-        """Say whether a dataset can have such rows, as far as is known without opening it."""
+        """Return whether a dataset can have matching rows, as far as known without opening it."""
         is_timed = dataset.max_time_ms != 0
         if is_timed and (dataset.max_time_ms < self.start_ms or dataset.min_time_ms > self.end_ms):
             return False
@@ -117,10 +116,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryLimits:
-    """How much one answer may take; beyond it a QueryTooLarge or QueryTimedOut says so.
+    """Limits of one query; exceeding one raises QueryTooLarge or QueryTimedOut.
 
-    ``memory`` is what a question's answer and what is being read for it may take together, in bytes; what follows from
-    it is in ``engine.query.memory``. ``points`` are those of one series.
+    ``memory`` is the maximum memory of the answer and of the data being read, in bytes; ``engine.query.memory`` derives
+    other limits from it. ``points`` is the maximum per series.
     """
 
     objects: int = 200_000
@@ -134,7 +133,7 @@ class QueryLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """A dataset, or a whole object (no ``service``), that an answer is without, and why."""
+    """A dataset, or a whole object (no ``service``), that is missing from an answer, with the error."""
 
     key: str
     tenant: str
@@ -143,7 +142,7 @@ class Damage:
 
     @property
     def is_missing(self) -> bool:
-        """Whether the object is not there: it may have been replaced meanwhile."""
+        """Return whether the object does not exist; it may have been replaced since."""
         return isinstance(self.error, ObjectNotFound)
 
     def __str__(self) -> str:
@@ -155,10 +154,10 @@ PHASES = ("index", "open", "series", "rows", "symbols", "merge")
 
 @dataclass(slots=True, kw_only=True)
 class QueryCost:
-    """What an answer took. ``rows_read`` counts the rows that answered.
+    """The cost of an answer. ``rows_read`` counts matching rows.
 
-    ``phases`` has the seconds spent in each of PHASES, added up over threads, so that they may be more than
-    ``seconds``. Bytes that a cache still had are not among ``bytes_read``.
+    ``phases`` holds the seconds of each of PHASES summed over threads, so the total may exceed ``seconds``. Bytes from
+    the cache are not in ``bytes_read``.
     """
 
     objects_opened: int = 0
@@ -172,7 +171,7 @@ class QueryCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryReport:
-    """What comes with every answer: what it took, and what it is without. Partial answers say so."""
+    """The report of an answer: its cost and its damage."""
 
     cost: QueryCost
     damage: tuple[Damage, ...] = ()
@@ -183,7 +182,7 @@ class QueryReport:
 
 
 def type_id(text: str) -> str:
-    """Return a profile type id as series have it: of six parts the first five. Raises InvalidQuestion."""
+    """Return the first five of a profile type id's five or six parts, as in series. Raises InvalidQuestion."""
     parts = text.split(":")
     if len(parts) not in TYPE_PARTS:
         raise InvalidQuestion(
@@ -194,13 +193,13 @@ def type_id(text: str) -> str:
 
 
 def profile_types_of(label_sets: Iterable[Iterable[tuple[str, str]]]) -> frozenset[str] | None:
-    """Return the types that a dataset's label sets name; None if they name none, as those of old writers."""
+    """Return the profile types in a dataset's label sets; None if there are none, as from old writers."""
     found = frozenset(value for labels in label_sets for name, value in labels if name == PROFILE_TYPE)
     return found or None
 
 
 def blocks_of(blocks: Iterable[tuple[str, BlockMeta]], visible: Visible | None = None) -> list[QueryBlock]:
-    """Return blocks by their (object key, metadata with ``size``); ``visible`` None: there is no index to ask."""
+    """Return blocks from (object key, metadata with ``size``); with ``visible`` None all datasets are visible."""
     found = []
     for key, meta in blocks:
         shown = dict.fromkeys(range(len(meta.datasets)), ()) if visible is None else visible.get(key, {})

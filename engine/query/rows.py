@@ -1,6 +1,6 @@
-"""The rows of a dataset that answer a question: selected by series, time, ID, masks, and not counted before.
+"""Read the matching rows of a dataset: selected by series, time, ID and masks, and deduplicated.
 
-The small columns of a row group are read first; its samples, which are nearly all of it, only if a row is wanted.
+The small columns of a row group are read first; its samples, most of its bytes, only if a row matches.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ SPANS, TRACES = "Samples.list.element.SpanID", "Samples.list.element.TraceID"
 PLACES = (SERIES, TIME)
 KEYS = (ID, SERIES, TOTAL, TIME)
 SMALL_BYTES = 64 << 10
-"""Samples of a row group up to this size are fetched with its small columns."""
+"""Maximum size of a row group's samples that are read together with its small columns."""
 SERIES_MAX = 1 << 24
-"""Series of a dataset are numbered from 0 without gaps: a number beyond this is none."""
+"""Maximum series number; series of a dataset are numbered from 0 without gaps."""
 _SECTION = "profiles"
 _NONE = frozenset[int]()
 _NO_STACKS = np.empty(0, np.uint64)
@@ -48,7 +48,7 @@ Keys = dict[str, npt.NDArray[Any]]
 
 
 class SampleParts(enum.Enum):
-    """What of samples is read. Sums need no owners; without stacks neither their column nor symbols are read."""
+    """The parts of samples to read. Sums need no owners; without stacks neither their column nor symbols are read."""
 
     STACKS = enum.auto()
     OWNED_STACKS = enum.auto()
@@ -59,8 +59,8 @@ class SampleParts(enum.Enum):
 class Samples:
     """Samples of some rows: one partition, stack ids and values.
 
-    ``owners`` are the places of their rows among the rows they came with. Read without stacks, all samples are in one
-    partition 0 and have no stack ids.
+    ``owners`` are the positions of their rows in ``Rows``. Without stacks, all samples are in partition 0 and have no
+    stack ids.
     """
 
     partition: int
@@ -71,7 +71,7 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of one row group that answer: series numbers, times in nanoseconds, sums of values."""
+    """Matching rows of one row group: series numbers, times in nanoseconds, sums of values."""
 
     series: npt.NDArray[np.uint32]
     times: npt.NDArray[np.int64]
@@ -80,13 +80,13 @@ class Rows:
 
 
 SamplesOf = Callable[[npt.NDArray[np.bool_]], tuple[Samples, ...]]
-"""Gives the samples of the chosen rows of a part."""
+"""Returns the samples of the selected rows of a part."""
 Verify = Callable[[Sequence[Samples]], None]
-"""Raises a BadObject for samples that lead nowhere."""
+"""Raises BadObject for samples with invalid references."""
 
 
 class RowReader:
-    """Reads those rows of a dataset whose series are among ``series``."""
+    """Reader of the rows of a dataset whose series are in ``series``."""
 
     def __init__(
         self,
@@ -117,13 +117,13 @@ class RowReader:
 
     @property
     def is_whole(self) -> bool:
-        """Whether no row of these series is hidden."""
+        """Return whether no row of these series is masked by time."""
         return not self._hidden.intervals
 
     def rows(self, verify: Verify | None = None) -> Iterator[Rows]:
-        """Yield the rows, a row group or a part of one at a time; each counts as counted. Raises a BadObject.
+        """Yield the rows, a row group or a part of one at a time, and mark them as counted. Raises BadObject.
 
-        They come with their samples if there is ``verify``, which looks at the samples before their rows are claimed.
+        With ``verify`` the rows include their samples; it checks the samples before their rows are marked.
         """
         for table, number in self._groups():
             paths = (*KEYS, *self._sample_paths()) if verify is not None else KEYS
@@ -139,7 +139,7 @@ class RowReader:
             parts: list[tuple[slice, SamplesOf]] = [(slice(0, len(keep)), _no_samples)]
             if verify is not None and keep.any():
                 self._hold(table, number, paths)
-                # All of the group before any is claimed: if it turns out to be damaged, another block may have them.
+                # Read the whole group before any row is marked: if it is damaged, another block may have the rows.
                 parts = list(self._samples(table, number, keys, keep))
                 for part, samples in parts:
                     verify(samples(keep[part]))
@@ -148,7 +148,7 @@ class RowReader:
             self._dataset.drop()
 
     def series_with_rows(self, wanted: Iterable[int]) -> set[int]:
-        """Return those of the series numbers that have a row that answers; nothing counts as counted."""
+        """Return the series numbers with a matching row, without marking rows as counted."""
         left, found = set(wanted), set[int]()
         if not left:
             return found
@@ -163,7 +163,7 @@ class RowReader:
         return found
 
     def _groups(self) -> Iterator[tuple[ProfileTableReader, int]]:
-        """Yield the row groups that may have such rows, as the footer says."""
+        """Yield the row groups that may have matching rows according to the footer."""
         if not self._is_wanted.any():
             return
         table = self._dataset.table()
@@ -179,7 +179,7 @@ class RowReader:
         return not series or bool(self._is_wanted[max(series[0], 0) : series[1] + 1].any())
 
     def _reads_all(self, table: ProfileTableReader, number: int) -> bool:
-        """Say whether every row of a group is wanted, or all of it is small: then one read is enough."""
+        """Return whether every row of a group matches or the group is small, so that one read is enough."""
         times, series = table.bounds(number, TIME), table.bounds(number, SERIES)
         if sum(end - start for start, end in table.column_ranges(number, (STACKS, VALUES))) <= SMALL_BYTES:
             return True
@@ -211,9 +211,9 @@ class RowReader:
         return keep
 
     def _without_strays(self, times: npt.NDArray[np.int64], keep: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Leave out, and name, rows outside of the times that the index knows of their dataset.
+        """Drop rows outside the time range of the dataset's metadata and record them as damage.
 
-        Another range would not find them, and whether another block has them too is judged by those times.
+        Queries of other ranges would not find them, and deduplication relies on the range.
         """
         known = self._dataset.dataset
         if not known.max_time_ms:
@@ -226,7 +226,7 @@ class RowReader:
         return keep & inside
 
     def _claimed(self, keys: Keys, keep: npt.NDArray[np.bool_], part: slice, samples: SamplesOf) -> Iterator[Rows]:
-        """Yield the part's rows that were not counted before."""
+        """Yield the rows of the part that were not counted before."""
         with self._run.phase("rows"):
             chosen = keep[part].copy()
             series, times = keys[SERIES][part], keys[TIME][part]
@@ -249,7 +249,7 @@ class RowReader:
     def _samples(
         self, table: ProfileTableReader, number: int, keys: Keys, keep: npt.NDArray[np.bool_]
     ) -> Iterator[tuple[slice, SamplesOf]]:
-        """Yield parts of a row group, each with what gives the samples of some of its rows."""
+        """Yield parts of a row group, each with a function that returns samples of its rows."""
         rows, samples = table.group_sizes[number]
         decoded = rows * ROW_BYTES + samples * SAMPLE_BYTES
         batch_rows = max(1, rows * READ_BATCH_BYTES // max(decoded, READ_BATCH_BYTES))
@@ -264,7 +264,7 @@ class RowReader:
 
 
 class _SampleReader:
-    """Gives the samples of chosen rows of a batch, which it has checked."""
+    """Validates the samples of a batch and returns those of selected rows."""
 
     def __init__(
         self, batch: pa.RecordBatch, totals: npt.NDArray[np.int64], question: Question, parts: SampleParts
@@ -308,7 +308,7 @@ class _SampleReader:
         return Samples(partition, self._stacks[keep], self._values[keep], self._owners(chosen, keep))
 
     def _owners(self, chosen: npt.NDArray[np.bool_], keep: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64] | None:
-        """Return for each sample kept the place of its row among the chosen ones."""
+        """Return for each kept sample the position of its row among the selected ones."""
         if not self._has_owners:
             return None
         places = np.repeat(np.cumsum(chosen) - 1, np.diff(self._offsets))
@@ -320,7 +320,7 @@ def _no_samples(chosen: npt.NDArray[np.bool_]) -> tuple[Samples, ...]:
 
 
 def _column(batch: pa.RecordBatch, path: str) -> npt.NDArray[Any]:
-    """Return a required column of whole numbers, or of IDs, as an array."""
+    """Return a required column of integers or IDs as an array."""
     array = batch.column(path)
     if array.null_count:
         raise BadObject(_SECTION, -1, f"column {path} has nulls")
@@ -349,7 +349,7 @@ def _field(samples: pa.Array, name: str) -> pa.Array:
 
 
 def _asked(samples: pa.Array, question: Question) -> npt.NDArray[np.bool_] | None:
-    """Say which samples have one of the spans or traces asked for; None if none is asked for."""
+    """Return which samples have one of the requested spans or traces; None if none is requested."""
     if question.span_ids:
         name, wanted = "SpanID", pa.array(sorted(question.span_ids), pa.uint64())
     elif question.trace_ids:

@@ -1,8 +1,7 @@
-"""The samples of a share as Arrow record batches, a row each: for readers that take tables, such as Spark.
+"""Return the samples of a share as Arrow record batches, one row per sample, for readers such as Spark.
 
-Everything is made in columns: what is the same for all samples of a series is made once and taken by position, and a
-stack is unrolled once for all samples of a batch that have it. Batches are bounded by bytes, whatever an object claims.
-Without stacks asked for, neither their column nor the symbols are read.
+Values are built by column: values of a series once per series, a stack once per batch. Batches are bounded in bytes for
+any input. If no stack column is requested, neither stacks nor symbols are read.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ from engine.storage.model import StorageError
 
 BATCH_ROWS = 16_384
 BATCH_BYTES = 16 << 20
-"""A batch ends before it takes more; one row may."""
+"""Maximum bytes of a batch with more than one row."""
 PRIVATE = "__"
 ROW_BYTES = 64
-"""What a row takes beside its labels and its stack."""
+"""Bytes of a row without its labels and stack."""
 REMEMBERED_ROWS_MAX = 5_000_000
-"""Rows that a share may have to remember because there may be a second one of them."""
+"""Maximum rows of a share remembered for deduplication."""
 UNLIMITED = QueryLimits(objects=1 << 62, bytes=1 << 62, series=1 << 62, rows=1 << 62, seconds=float("inf"))
 
 
@@ -69,7 +68,7 @@ FIELDS = {
         _required("frames", _list(PLACE)),
     )
 }
-"""The columns there are, by name. ``stack`` has function names, ``frames`` also where they are; both leaf first."""
+"""Column types by name. ``stack`` holds function names, ``frames`` also files and lines; both leaf first."""
 DEFAULT_COLUMNS = ("time", "service", "labels", "type", "stack", "value")
 
 Opened = tuple[OpenDataset, list[IndexedSeries]]
@@ -77,16 +76,16 @@ Opened = tuple[OpenDataset, list[IndexedSeries]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleWish:
-    """Which columns a batch has, in order. ``labels`` are the names of labels wanted in that column.
+    """The requested columns, in order. ``labels`` are the label names in that column.
 
-    None are all but the private ones (``__name__`` and the like), of which ``type`` tells what matters.
+    None: all except private ones (``__name__`` and others); the column ``type`` replaces these.
     """
 
     columns: tuple[str, ...] = DEFAULT_COLUMNS
     labels: tuple[str, ...] | None = None
 
     def check(self) -> None:
-        """Raise InvalidQuestion for a column that there is not."""
+        """Raise InvalidQuestion for an unknown or repeated column."""
         for name in self.columns:
             if name not in FIELDS:
                 raise InvalidQuestion(f"there is no column {name!r}; there are {', '.join(FIELDS)}")
@@ -103,10 +102,10 @@ class SampleWish:
 
 
 class ShareReader:
-    """Reads shares of one question. Not to be shared between threads.
+    """Reader of the shares of one query. Not thread-safe.
 
-    ``on_damage`` is told what a share would be without; it raises, or the rest is read. An object that is missing or
-    a store that does not answer is for it to refuse: leaving those out would be a wrong answer, not a damaged block.
+    ``on_damage`` receives the damage of a share; it raises, or the rest is read. It should raise for missing objects
+    and for an unavailable store: without them the answer would be wrong.
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class ShareReader:
         self._on_damage = on_damage
 
     def batches(self, share: Share) -> Iterator[pa.RecordBatch]:
-        """Yield the samples of a share's rows. Raises what ``on_damage`` raises, QueryTooLarge or InvalidQuestion."""
+        """Yield the samples of a share. Raises the errors of ``on_damage``, QueryTooLarge or InvalidQuestion."""
         waiting: list[pa.RecordBatch] = []
         rows = size = 0
         for batch in self._small_batches(share):
@@ -154,7 +153,7 @@ class ShareReader:
         self._tell(run, told)
 
     def _odd_times(self, dataset: QueryDataset, series: Sequence[IndexedSeries], share: Share) -> BadObject | None:
-        """Return what is wrong with a dataset that has rows where, by its own times, no share looks for them."""
+        """Return an error if a dataset has rows outside its time range, where no share reads them."""
         if dataset.max_time_ms == 0 or not series:
             return None
         first_ms = max(min(entry.min_time_ns for entry in series) // NANOS_PER_MS, self._question.start_ms)
@@ -171,7 +170,7 @@ class ShareReader:
         return len(damage)
 
     def _cuts(self, run: QueryRun, share: Share) -> list[tuple[tuple[bytes, bytes], ...]]:
-        """Return the labels at which parts begin, the first excepted: the same in every reader of such a part."""
+        """Return the labels at which parts after the first begin; equal in every reader of the parts."""
         if share.parts == 1:
             return []
         block, dataset = share.largest
@@ -181,8 +180,8 @@ class ShareReader:
         try:
             series = SeriesFilter(self._question.matchers).matching(opened.series())
         except BadObject:
-            return []  # nothing is cut: the first part has all of what else can be read
-        except StorageError as error:  # others may be luckier, and would cut elsewhere
+            return []  # no cut: the first part reads everything else
+        except StorageError as error:  # other readers may succeed and would cut elsewhere
             damage = Damage(key=block.key, tenant=dataset.tenant, service=dataset.name, error=error)
             self._on_damage(damage)
             raise
@@ -205,7 +204,7 @@ class ShareReader:
 
 
 class _Columns:
-    """Makes the columns of one dataset's samples."""
+    """Builds the columns of one dataset's samples."""
 
     def __init__(self, opened: OpenDataset, series: Sequence[IndexedSeries], wish: SampleWish) -> None:
         self._opened = opened
@@ -224,7 +223,7 @@ class _Columns:
         }
 
     def verify(self, samples: Sequence[Samples]) -> None:
-        """Raise a BadObject for stacks that the dataset's symbols do not have, or that are too large to show."""
+        """Raise BadObject for stacks that are not in the dataset's symbols or that are too large."""
         if self._wish.has_stacks:
             for part in samples:
                 self._stacks_of(part).bytes_of(self._nodes_of[part.partition](part.stack_ids))
@@ -276,7 +275,7 @@ class _Columns:
 
 
 def _bounded(sizes: npt.NDArray[np.int64]) -> Iterator[slice]:
-    """Cut rows of these sizes into batches."""
+    """Yield slices of rows with these sizes that form bounded batches."""
     ends = np.cumsum(sizes)
     start = 0
     while start < len(sizes):
@@ -288,7 +287,7 @@ def _bounded(sizes: npt.NDArray[np.int64]) -> Iterator[slice]:
 
 
 def _of_type(lists: pa.ListArray, values: pa.Array, name: str) -> pa.ListArray:
-    """Return lists with other values and the field that the column's type wants."""
+    """Return lists with other values, in the column's type."""
     kind = FIELDS[name].type
     if pa.types.is_struct(kind.value_type):
         values = pa.StructArray.from_arrays(values.flatten(), fields=list(kind.value_type))

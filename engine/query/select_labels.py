@@ -1,7 +1,7 @@
-"""Which series there are, and so which label names, label values and profile types: exactly those with a row in range.
+"""List series, label names, label values and profile types: exactly those with a row in the range.
 
-A series index says when a series begins and ends. If one of the two lies in the range, the series has a row there; only
-of a series that surrounds the whole range, or of which delete requests took a part, the rows are looked at.
+The series index holds the first and last time of each series. If one of them is in the range, the series has a row
+there. Rows are read only for series that span the whole range or that delete requests partly remove.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Projection = Callable[[IndexedSeries], Iterable[Labels]]
 def select_series(
     run: QueryRun, blocks: Sequence[QueryBlock], question: Question, names: Sequence[str] = ()
 ) -> list[Labels]:
-    """Return the distinct label sets of the series with rows that answer, restricted to ``names`` (all if empty).
+    """Return the distinct label sets of the series with matching rows, restricted to ``names`` (all if empty).
 
     Labels are sorted by name, sets by their labels; a series with none of the names gives an empty set. Raises
     QueryTooLarge, QueryTimedOut, InvalidQuestion.
@@ -37,7 +37,7 @@ def select_series(
 
 
 def label_names(run: QueryRun, blocks: Sequence[QueryBlock], question: Question) -> list[str]:
-    """Return the names of labels of the series with rows that answer, sorted by bytes. Raises as ``select_series``."""
+    """Return the label names of the series with matching rows, sorted by bytes. Raises as ``select_series``."""
 
     def project(series: IndexedSeries) -> Iterable[Labels]:
         return (((name.decode(errors="replace"), ""),) for name, _ in series.labels)
@@ -92,5 +92,5 @@ def _distinct(run: QueryRun, blocks: Sequence[QueryBlock], question: Question, p
 
 
 def _is_sure(series: IndexedSeries, question: Question) -> bool:
-    """Say whether the first or the last row of a series lies in the range."""
+    """Return whether the first or the last row of a series is in the range."""
     return any(question.start_ns <= time <= question.end_ns for time in (series.min_time_ns, series.max_time_ns))

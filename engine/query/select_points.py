@@ -1,7 +1,7 @@
-"""Values over time: one series of points per group of series, each point the sum or the mean of a step's profiles.
+"""Aggregate values over time: one series of points per group, each point the sum or mean of the profiles of a step.
 
-The grid is start, start + step, up to the end; the point at ``t`` covers ``(t - step, t]``, so that rows from just
-after ``start - step`` on are read. A step without profiles has no point.
+The grid is start, start + step, up to the end. The point at ``t`` covers ``(t - step, t]``, so rows after
+``start - step`` are read. A step without profiles has no point.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STEP_MAX_MS = TIME_MAX_MS
 
 
 class Aggregation(enum.StrEnum):
-    """What a point is of the values of its step's profiles."""
+    """Aggregation of the values of a step."""
 
     SUM = "sum"
     AVERAGE = "average"
@@ -38,7 +38,7 @@ class Aggregation(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The value of the step that ends at a time (unix milliseconds, inside)."""
+    """The value of the step that ends at a time (unix milliseconds, inclusive)."""
 
     time_ms: int
     value: float
@@ -46,7 +46,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class PointSeries:
-    """The points of the series that have these labels, ascending in time."""
+    """The points of the series with these labels, sorted by time."""
 
     labels: Labels
     points: tuple[Point, ...]
@@ -54,7 +54,7 @@ class PointSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """Which points are asked for: ``group_by`` are label names, ``limit`` is the most series returned, 0 for all."""
+    """The requested points: ``group_by`` are label names, ``limit`` is the maximum number of series, 0 for all."""
 
     start_ms: int
     end_ms: int
@@ -80,12 +80,12 @@ class Grid:
 
     @property
     def first_ms(self) -> int:
-        """The earliest time a row of the first point has."""
+        """Return the earliest time of rows of the first point."""
         return self.start_ms - self.step_ms + 1
 
     @property
     def last_ms(self) -> int:
-        """The last point; later rows are not shown."""
+        """Return the time of the last point; later rows are ignored."""
         return self.start_ms + (self.end_ms - self.start_ms) // self.step_ms * self.step_ms
 
 
@@ -100,9 +100,9 @@ _Found = dict[Labels, tuple[npt.NDArray[np.int64], list[int], npt.NDArray[np.int
 
 
 def select_points(run: QueryRun, blocks: Sequence[QueryBlock], question: Question, grid: Grid) -> list[PointSeries]:
-    """Return the points of the rows that answer: largest sum of points first, then by labels.
+    """Return the points of matching rows: largest sum of points first, then by labels.
 
-    The question's own range is not looked at: the grid says it. Raises QueryTooLarge, QueryTimedOut, InvalidQuestion.
+    The grid replaces the range of ``question``. Raises QueryTooLarge, QueryTimedOut, InvalidQuestion.
     """
     grid.check(run.limits.points)
     asked = replace(question, start_ms=grid.first_ms, end_ms=grid.last_ms)
@@ -118,7 +118,7 @@ def select_points(run: QueryRun, blocks: Sequence[QueryBlock], question: Questio
                 with run.phase("rows"):
                     found.append(groups.sums(rows))
         except (BadObject, StorageError) as error:
-            run.damaged(dataset, error)  # what was read so far is good, and counts
+            run.damaged(dataset, error)  # rows read before count
         return found
 
     sums: defaultdict[Labels, defaultdict[int, _Bucket]] = defaultdict(lambda: defaultdict(_Bucket))
@@ -136,7 +136,7 @@ def select_points(run: QueryRun, blocks: Sequence[QueryBlock], question: Questio
 
 
 class _Groups:
-    """Puts the rows of a dataset into groups and steps."""
+    """Aggregates the rows of a dataset by group and step."""
 
     def __init__(self, series: Sequence[IndexedSeries], grid: Grid) -> None:
         self._grid = grid
@@ -161,7 +161,7 @@ class _Groups:
 
 
 def exact_sums(values: npt.NDArray[np.int64], places: npt.NDArray[np.intp], count: int) -> list[int]:
-    """Return the sum of the values of each place, however large: halves of 64 bits do not overflow."""
+    """Return the exact sum of the values of each place; sums of 32-bit halves do not overflow."""
     high, low = np.zeros(count, np.int64), np.zeros(count, np.int64)
     np.add.at(high, places, values >> 32)
     np.add.at(low, places, values & 0xFFFFFFFF)
@@ -169,14 +169,14 @@ def exact_sums(values: npt.NDArray[np.int64], places: npt.NDArray[np.intp], coun
 
 
 def group_labels(series: IndexedSeries, names: Sequence[str]) -> Labels:
-    """Return those of the labels that a series has, in the order of the names; the first of two of a name."""
+    """Return the labels of a series with these names, in the order of ``names``; the first of duplicates."""
     own = dict(reversed(series.labels))
     wanted = ((name, own.get(name.encode())) for name in names)
     return tuple((name, value.decode(errors="replace")) for name, value in wanted if value is not None)
 
 
 def _merge(sums: defaultdict[Labels, defaultdict[int, _Bucket]], found: _Found) -> int:
-    """Add what was found; return how many points are new."""
+    """Add the sums of a dataset; return the number of new points."""
     new = 0
     for labels, (steps, totals, counts) in found.items():
         buckets = sums[labels]

@@ -1,4 +1,4 @@
-"""What the selected rows' stacks used, for flame graphs: sums per stack, dataset by dataset, added to a tree."""
+"""Sum values per stack over the selected rows, dataset by dataset, for flame graphs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from engine.query.rows import RowReader, Samples
 from engine.storage.model import StorageError
 
 NOT_SAMPLED = Matcher("__sampled__", MatchOperator.NOT_EQUAL, "true")
-"""Series that were thinned out on their way in would weigh too little in a tree."""
+"""Excludes series that were sampled at ingestion, whose values would be too small in a tree."""
 
 
 VALUE_MAX = (1 << 63) - 1
 
 
 class StackTarget(Protocol):
-    """Takes stacks and adds them up, as a ``FlameTree`` does."""
+    """A target that sums stacks, such as ``FlameTree``."""
 
     def add_stacks(self, stacks: StackTable, nodes: NDArray[np.int32], values: NDArray[np.int64]) -> object:
         """Add one dataset's values: the stack that ends in ``nodes[i]`` has ``values[i]``."""
@@ -39,7 +39,7 @@ class StackTarget(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StackValues:
-    """Values by stack in one partition of one dataset; every node is there once."""
+    """Values by stack in one partition of one dataset; nodes are unique."""
 
     dataset: OpenDataset
     stacks: StackTable
@@ -55,7 +55,7 @@ def select_stacks(
     *,
     table_of: TableOf = stack_table,
 ) -> None:
-    """Add the stacks of all rows that answer to ``target``; their frames are what ``table_of`` makes of symbols.
+    """Add the stacks of all matching rows to ``target``; ``table_of`` converts symbols to frames.
 
     Raises QueryTooLarge, QueryTimedOut, InvalidQuestion.
     """
@@ -63,7 +63,7 @@ def select_stacks(
         with run.phase("merge"):
             try:
                 target.add_stacks(found.stacks, found.nodes, found.values)
-            except BadObject as error:  # the call has added nothing
+            except BadObject as error:  # the call added nothing
                 if isinstance(error, LimitExceeded) and error.section == "symbols":
                     raise QueryTooLarge("nodes in a tree", NODES_MAX) from error
                 run.damaged(found.dataset, error)
@@ -74,7 +74,7 @@ def select_stacks(
 def stack_values(
     run: QueryRun, blocks: Sequence[QueryBlock], question: Question, table_of: TableOf = stack_table
 ) -> Iterator[StackValues]:
-    """Yield what the stacks of all rows that answer used, by dataset, in no order. Raises as ``select_stacks``."""
+    """Yield the values by stack of all matching rows, by dataset, unordered. Raises as ``select_stacks``."""
     asked = replace(question, matchers=(*question.matchers, NOT_SAMPLED))
     datasets = (dataset for block in blocks for dataset in profile_datasets(block) if asked.may_be_in(dataset))
     duplicates = Duplicates(datasets, seen_rows_max(run.limits))
@@ -89,7 +89,7 @@ def stack_values(
                 with run.phase("rows"):
                     sums.add(rows.samples)
         except (BadObject, StorageError) as error:
-            run.damaged(dataset, error)  # what was read so far is good, and counts
+            run.damaged(dataset, error)  # rows read before count
         return sums.values()
 
     for results in run.over(blocks, asked, read):
@@ -97,7 +97,7 @@ def stack_values(
 
 
 class _Sums:
-    """Sums values by stack in one dataset. Symbols are read when the first stack is met."""
+    """Sums values by stack in one dataset. Symbols are read with the first stack."""
 
     def __init__(self, dataset: OpenDataset, table_of: TableOf) -> None:
         self._dataset = dataset
@@ -107,7 +107,7 @@ class _Sums:
         self._total = 0
 
     def verify(self, samples: Sequence[Samples]) -> None:
-        """Raise a BadObject for stacks that the dataset's symbols do not have."""
+        """Raise BadObject for stacks that are not in the dataset's symbols."""
         self._tables = self._tables or self._dataset.symbols(self._table_of)
         for part in samples:
             if part.partition not in self._tables:
@@ -115,7 +115,7 @@ class _Sums:
             self._tables[part.partition].nodes_of(part.stack_ids)
 
     def add(self, samples: Sequence[Samples]) -> None:
-        """Add what was verified. Raises LimitExceeded if the sums would be 2^63 or more."""
+        """Add verified samples. Raises LimitExceeded if the sums reach 2^63."""
         for part in samples:
             self._total += (int((part.values >> 32).sum()) << 32) + int((part.values & 0xFFFFFFFF).sum())
             if self._total > VALUE_MAX:

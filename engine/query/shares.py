@@ -1,11 +1,11 @@
-"""Cuts what a question has to read into shares for readers that know nothing of each other.
+"""Split the data of a query into shares for independent readers.
 
-Equal rows count once, so all copies of a row must be in one share. Rows are equal only in one service, at one time and
-in one series; so a share is of one service and either has a range of time to itself, or a part of the series in it.
-Time is cut where little data lies on both sides, because what does is read twice. What cannot be cut so, as the long
-blocks of several shards, is cut by series: every part opens all datasets and reads its own rows.
+Equal rows count once, so all copies of a row must be in one share. Equal rows have one service, time and series, so a
+share belongs to one service and has either an exclusive time range or a part of the series in a range. Time is split
+where few datasets are on both sides, because these are read twice. Ranges that cannot be split by time, such as long
+blocks of several shards, are split by series: every part opens all datasets and reads its own rows.
 
-Pure: the same blocks give the same shares.
+No I/O; deterministic.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from dataclasses import dataclass
 from engine.query.model import TIME_MAX_MS, QueryBlock, QueryDataset, Question, profile_datasets
 
 SHARE_BYTES = 4 << 20
-"""Source bytes worth a share: about a million samples, some seconds of work."""
+"""Target source bytes of a share: about a million samples, some seconds of work."""
 OPEN_BYTES = 16 << 10
-"""What opening a dataset costs, in source bytes."""
+"""Cost of opening a dataset, in source bytes."""
 READ_TWICE = 1 / 4
-"""A share may have so much of its bytes in common with the next one."""
+"""Maximum fraction of a share's bytes that the next share reads too."""
 PARTS_MAX = 256
 LISTS_MAX = 10_000
-"""A driver keeps track of all of them."""
+"""Maximum number of lists, all of which a Spark driver tracks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """The rows of ``start_ms`` to ``end_ms`` (both inside) of the given datasets, all of one service.
+    """The rows from ``start_ms`` to ``end_ms`` (inclusive) of the given datasets, all of one service.
 
-    Of ``parts`` parts of their series it is number ``part``; where they are cut is said by the series of the largest
-    dataset. ``weight`` is about how many source bytes it takes.
+    It is part ``part`` of ``parts`` of their series; the series of the largest dataset determine the split. ``weight``
+    is its estimated source bytes.
     """
 
     blocks: tuple[QueryBlock, ...]
@@ -45,7 +45,7 @@ class Share:
 
     @property
     def largest(self) -> tuple[QueryBlock, QueryDataset]:
-        """The dataset whose series say where the parts are cut."""
+        """Return the dataset whose series determine the split into parts."""
         datasets = [(block, dataset) for block in self.blocks for dataset in block.datasets]
         return max(datasets, key=lambda pair: (pair[1].size, pair[0].key, pair[1].position))
 
@@ -61,7 +61,7 @@ class _Span:
 
 
 def cut_shares(blocks: Sequence[QueryBlock], question: Question, share_bytes: int = SHARE_BYTES) -> list[Share]:
-    """Return the shares of what may answer, service by service; every row that answers is in exactly one."""
+    """Return the shares of a query, service by service; every matching row is in exactly one."""
     items = [(block, dataset) for block in blocks for dataset in profile_datasets(block) if question.may_be_in(dataset)]
     services: defaultdict[tuple[str, str], list[_Span]] = defaultdict(list)
     for order, (_, dataset) in enumerate(items):
@@ -82,7 +82,7 @@ def cut_shares(blocks: Sequence[QueryBlock], question: Question, share_bytes: in
 def gather_shares(
     shares: Sequence[Share], share_bytes: int = SHARE_BYTES, count_max: int = 10_000
 ) -> list[list[Share]]:
-    """Put neighbours together that are light, so that there are at most ``count_max`` lists; none is empty."""
+    """Combine adjacent light shares into at most ``count_max`` non-empty lists."""
     enough = max(share_bytes, -(-sum(share.weight for share in shares) // count_max) * 2)
     gathered: list[list[Share]] = []
     weight = 0
@@ -104,7 +104,7 @@ def _span(dataset: QueryDataset, order: int, question: Question) -> _Span:
 
 
 def _cut_time(spans: Sequence[_Span], question: Question, share_bytes: int) -> Iterable[tuple[int, int, list[_Span]]]:
-    """Yield ranges that cover the question's, each with the spans that reach into it; ``spans`` are in order."""
+    """Yield ranges that cover the query's range, each with the spans that overlap it; ``spans`` are sorted."""
     start_ms = max(question.start_ms, -TIME_MAX_MS)
     own: list[_Span] = []
     weight = 0
@@ -125,13 +125,13 @@ def _cut_time(spans: Sequence[_Span], question: Question, share_bytes: int) -> I
 
 
 def _parts(weight: int, datasets: int, share_bytes: int) -> int:
-    """Return how many parts of their series pay, as each part opens every dataset."""
+    """Return the number of parts by series, limited because each part opens every dataset."""
     by_weight = -(-weight // share_bytes) if weight >= 2 * share_bytes else 1
     return max(1, min(by_weight, weight // (2 * OPEN_BYTES * datasets), PARTS_MAX))
 
 
 def _blocks(items: Sequence[tuple[QueryBlock, QueryDataset]]) -> tuple[QueryBlock, ...]:
-    """Return the blocks of these datasets, in order, each with these datasets only."""
+    """Return the blocks of these datasets, in order, each restricted to them."""
     by_key: dict[str, tuple[QueryBlock, list[QueryDataset]]] = {}
     for block, dataset in items:
         by_key.setdefault(block.key, (block, []))[1].append(dataset)

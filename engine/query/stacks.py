@@ -1,4 +1,4 @@
-"""Turns stack ids into function names."""
+"""Resolve stack ids to function names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class StackResolver:
         self._frames: dict[int, tuple[str, ...]] = {}
 
     def functions(self, stack_id: int) -> list[str]:
-        """Return the stack's function names, leaf first; BadReference if there is no such stack."""
+        """Return the stack's function names, leaf first. Raises BadReference if the stack does not exist."""
         number, node = divmod(stack_id, self._max_nodes) if self._max_nodes else (0, stack_id)
         trees = self._partition.trees
         if number >= len(trees) or node >= len(trees[number].parents):

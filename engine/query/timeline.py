@@ -1,4 +1,4 @@
-"""The strip of values over time beside a flame graph, as the older GET API draws it: one whole number per step."""
+"""The timeline beside a flame graph of the older GET API: one integer per step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.query.select_points import Point
 POINTS_MAX = 1_500
 STEP_MIN_S = 15
 _STEPS = ((17.5, 15), (25, 20), (45, 30), (90, 60), (210, 120), (450, 300), (750, 600), (1_050, 900), (1_500, 1_200), (2_700, 1_800), (5_400, 3_600), (9_000, 7_200), (16_200, 10_800), (32_400, 21_600), (86_400, 43_200), (604_800, 86_400), (1_814_400, 604_800))  # fmt: skip  # noqa: E501
-"""A step wanted of up to so many seconds becomes one that people count in."""
+"""Upper bounds of the computed step in seconds, and the round step used for each."""
 _MONTHS_BELOW_S, _MONTH_S, _YEAR_S = 3_628_800, 2_592_000, 31_536_000
 
 
@@ -24,7 +24,7 @@ class Timeline:
 
 
 def step_of(start_ms: int, end_ms: int) -> int:
-    """Return the step in seconds that a range is drawn with."""
+    """Return the step of a range in seconds."""
     wanted = (end_ms - start_ms) / 1_000 / POINTS_MAX
     if wanted < STEP_MIN_S:
         return STEP_MIN_S
@@ -35,7 +35,7 @@ def step_of(start_ms: int, end_ms: int) -> int:
 
 
 def timeline(points: Iterable[Point], start_ms: int, end_ms: int, step_s: int) -> Timeline:
-    """Return the timeline of points; those outside the range, rounded down to whole steps, are not in it."""
+    """Return the timeline of points within the range, rounded down to whole steps."""
     start_s, end_s = (moment // 1_000 // step_s * step_s for moment in (start_ms, end_ms))
     samples = [0] * max(0, (end_s - start_s) // step_s)
     for point in points:

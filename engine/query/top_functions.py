@@ -1,7 +1,7 @@
-"""Where does the time go: the functions of one service with the largest own values, over any set of blocks.
+"""Return the functions of one service with the largest own values, over any set of blocks.
 
-For who holds blocks in his hands, without an index that is asked: the demo, tests. Rows count as in every answer, so it
-is the same before and after blocks are merged; but nothing may be missing from this one.
+For callers that have a list of blocks and no index: the demo and tests. Rows are deduplicated, so the answer is equal
+before and after a merge. Damaged data is an error.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from engine.storage.model import ObjectStore
 
 LIMITS = QueryLimits(seconds=24 * 3600.0, objects=10_000_000, bytes=1 << 50)
 THREADS = 1
-"""One after the other: of rows that claim to be the same and are not, the first one counts, as in a merge."""
+"""One thread: of rows with one ID and different content, the first one counts, as in a merge."""
 
 
 class FunctionValue(NamedTuple):
-    """What a function used itself, and with everything it called (once per stack, however deep it recurses)."""
+    """Own and total value of a function; recursion counts once per stack."""
 
     function: str
     self_value: int
@@ -41,7 +41,7 @@ class FunctionValue(NamedTuple):
 
 
 class QueryStatistics(NamedTuple):
-    """What the answer cost."""
+    """The cost of the answer."""
 
     objects_opened: int
     requests: int
@@ -69,8 +69,8 @@ def top_functions(
 ) -> TopFunctions:
     """Return the ``limit`` functions of a service with the largest own values of a profile type.
 
-    ``blocks`` are (object key, metadata with ``size``). ``visible`` is what the index shows of them; None, everything:
-    there is no index to ask. Raises a BadObject or StorageError naming an object that cannot be read.
+    ``blocks`` are (object key, metadata with ``size``). ``visible`` restricts their datasets; None: all are visible.
+    Raises BadObject or StorageError with the object that cannot be read.
     """
     tree = FlameTree()
     report = _read(store, blocks, (tenant, service), profile_type, visible, tree)

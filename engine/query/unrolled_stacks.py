@@ -1,7 +1,7 @@
-"""The frames of stacks one after the other, leaf first: what a row of samples shows, made for many stacks at once.
+"""Unroll stacks to lists of frames, leaf first, for many stacks at once.
 
-A stack may be as long as its tree has nodes, and rows repeat it: so what a stack takes is known before it is unrolled,
-and callers ask for no more of them at once than they want to hold.
+A stack may have as many frames as its tree has nodes, and rows repeat it. The size of a stack is computed before it is
+unrolled, so that callers can bound the number of stacks per call.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from engine.query.flame.stack_table import StackTable, location_stacks, stack_ta
 
 _PLACE = (("function", pa.string()), ("file", pa.string()), ("line", pa.int64()))
 STACK_FRAMES_MAX = 1 << 16
-"""A longer stack is refused: no program has one, and each of its rows would repeat it."""
+"""Maximum frames of a stack."""
 STACK_BYTES_MAX = 16 << 20
-"""So is one whose names are longer than this in all."""
+"""Maximum bytes of the names of a stack."""
 FRAME_BYTES = 8
-"""What a frame takes beside its name."""
+"""Bytes of a frame without its name."""
 PLACE = pa.struct([pa.field(name, kind, nullable=False) for name, kind in _PLACE])
 
 Int64s = npt.NDArray[np.int64]
 
 
 def place_table(partition: SymbolPartition) -> StackTable:
-    """Return the stacks of a partition with (function, file, line) as frames; file "" and line 0 are not known."""
+    """Return the stacks of a partition with (function, file, line) as frames; file "" and line 0 are unknown."""
     names = stack_table(partition)
     places: dict[tuple[bytes, bytes, int], int] = {}
     frames: list[list[int]] = []
@@ -46,9 +46,9 @@ def place_table(partition: SymbolPartition) -> StackTable:
 
 
 class UnrolledStacks:
-    """The stacks of one table: what each takes, and their frames as Arrow lists.
+    """The stacks of one table: their sizes, and their frames as Arrow lists.
 
-    ``has_places`` says that the frames are those of ``place_table``.
+    ``has_places``: the frames are those of ``place_table``.
     """
 
     def __init__(self, table: StackTable, *, has_places: bool = False) -> None:
@@ -63,7 +63,7 @@ class UnrolledStacks:
         self._bytes = self._summed(by_location)
 
     def bytes_of(self, nodes: npt.NDArray[np.int32]) -> Int64s:
-        """Return about what each of these stacks takes unrolled. Raises LimitExceeded for one that is too large."""
+        """Return the estimated unrolled bytes of each stack. Raises LimitExceeded for one that is too large."""
         if len(nodes) and (self._depths[nodes].max() > STACK_FRAMES_MAX or self._bytes[nodes].max() > STACK_BYTES_MAX):
             reason = f"a stack has more than {STACK_FRAMES_MAX} frames or {STACK_BYTES_MAX} bytes"
             raise LimitExceeded("symbols", -1, reason)
@@ -79,7 +79,7 @@ class UnrolledStacks:
         return pa.ListArray.from_arrays(lists.offsets, self._names.take(lists.values))
 
     def _frames(self, nodes: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Return the frames of the stacks one after the other, and where each starts and the last one ends."""
+        """Return the concatenated frames of the stacks, and the offsets of the stacks."""
         table = self._table
         starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(self._depths[nodes])))
         frames = np.empty(starts[-1], np.int32)
@@ -97,7 +97,7 @@ class UnrolledStacks:
         return frames, starts.astype(np.int32)
 
     def _summed(self, by_location: Int64s) -> Int64s:
-        """Return for each node the sum over its stack, in as many steps as the depth has binary digits."""
+        """Return for each node the sum over its stack, in O(log depth) steps."""
         table = self._table
         is_root = table.parents < 0
         own = np.zeros(len(table.parents), np.int64)
@@ -125,7 +125,7 @@ def _arrow_names(names: Sequence[object], *, has_places: bool) -> pa.Array:
 
 
 def _texts(names: Sequence[bytes]) -> pa.Array:
-    """Return names as text; bytes that are none are replaced."""
+    """Return names as text; invalid UTF-8 is replaced."""
     try:
         return pa.array(names, pa.binary()).cast(pa.string())
     except pa.ArrowInvalid:

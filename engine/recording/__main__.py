@@ -19,11 +19,11 @@ from engine.recording.files import write_recordings
 from engine.recording.sampler import Sampler
 
 ALARM_REPEAT_SECONDS = 0.2
-"""A program may swallow the interruption once, in a bare ``except``; it comes again."""
+"""Interval at which the interruption is repeated, because a bare ``except`` in the program may catch it."""
 
 
 OK, NOTHING_SEEN, FAILED = 0, 1, 2
-"""Exit statuses: profiles were written, none were, the program failed (what was seen of it is written)."""
+"""Exit statuses: profiles written, no profiles, program failed (its profiles up to then are written)."""
 
 
 class RecordingOver(BaseException):

@@ -1,10 +1,9 @@
-"""Samples the running program from a thread of its own, window by window.
+"""Sample the running program from a separate thread, window by window.
 
-Every few milliseconds the sampler looks at the stack of each thread. The time since its last look counts as wall time
-of that stack, the thread's CPU time since then as CPU time. Live memory is what tracemalloc, once it has been started,
-has seen allocated and not freed by the end of a window; it slows a program down two to five times, which is why it
-starts only when the program has had time to import its libraries. Nothing is named or encoded before the program has
-ended, so that the recorder stays out of the picture.
+Every few milliseconds the sampler reads the stack of each thread. The time since the previous sample counts as wall
+time of that stack, the thread's CPU time since then as CPU time. Live memory is traced by tracemalloc: allocations not
+freed by the end of a window. Tracing slows a program down two to five times, so it starts after the imports of the
+program. Stacks are named and encoded after the end of the program, so the recorder does not appear in the profiles.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from operator import itemgetter
 from engine.recording.stacks import Stack, stack_of
 
 INTERVAL_SECONDS = 0.005
-"""Time between two looks: 50 in a window of 250 ms, at a cost of about one percent."""
+"""Sampling interval: 50 samples in a window of 250 ms, at a cost of about one percent."""
 MEMORY_FRAMES_MAX = 10
 """Frames that tracemalloc keeps per allocation, from the leaf; each additional frame costs time and memory."""
 MEMORY_AFTER_SECONDS = 1.0

@@ -1,1 +1,1 @@
-"""Pushed profiles become segments: normalised, split by label groups, interned, written."""
+"""Build segments from pushed profiles: normalise, split by label groups, intern symbols, write."""

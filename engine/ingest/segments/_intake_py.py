@@ -1,4 +1,4 @@
-"""The plain twin of the segment builder's kernels: ``normalise``, ``split``, ``interning`` and ``segment_dataset``."""
+"""Pure Python segment builder: ``normalise``, ``split``, ``interning`` and ``segment_dataset``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.ingest.segments.split import split
 
 
 class Intake:
-    """Sees one profile after the other: read, normalise, identify."""
+    """Processes one profile at a time: read, normalise, identify."""
 
     def __init__(self) -> None:
         self.profile = Profile()
@@ -26,7 +26,7 @@ class Intake:
 
     @property
     def sample_count(self) -> int:
-        """Samples that are left."""
+        """Return the number of samples after normalisation."""
         return len(self.profile.samples)
 
     def identity(self, tenant: str, labels: Iterable[Label]) -> bytes:
@@ -53,5 +53,5 @@ class DatasetBuilder:
         return sum(self._builder.add(group, profile_id, annotations) for group in split(intake.profile, labels))
 
     def build(self) -> segment_dataset.BuiltDataset:
-        """Lay the dataset out; there must be rows."""
+        """Return the built dataset; it must have rows."""
         return self._builder.build()

@@ -1,8 +1,8 @@
-"""How a segment builder takes profiles in: ``Intake`` sees one after the other, a ``DatasetBuilder`` keeps the rows.
+"""Process profiles for a segment: ``Intake`` handles one profile at a time, ``DatasetBuilder`` collects the rows.
 
-The door to two implementations: the plain twin defines what happens, the compiled one, which gives the same bytes and
-refuses the same, is used when it is built, unless ``LITHIFY_PURE=1``. A dataset builder belongs to the intake it was
-made with.
+Selects one of two implementations with equal output and errors: the compiled one if it is built, unless
+``LITHIFY_PURE=1``; otherwise the pure Python reference. A dataset builder belongs to the intake that it was created
+with.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gives the symbols of many profiles one set of numbers: the symbol partition of a segment's dataset.
+"""Intern the symbols of many profiles in one symbol partition: that of a segment's dataset.
 
 Strings are equal by value, mappings and functions by all fields, locations by (mapping, address, lines, folded), stacks
 by their locations. New entries are numbered in the order of the profile's tables, tree nodes in sample order from the

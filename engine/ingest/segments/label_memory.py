@@ -1,4 +1,4 @@
-"""What is made of labels, remembered: one series pushes every few seconds, and its labels are the same each time."""
+"""Cache values derived from labels: a series pushes every few seconds with equal labels."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, TypeVar, cast
 
 SETS_MAX = 8_192
 LENGTH_MAX = 1_024
-"""Characters or bytes of a set that is remembered: what a hostile sender makes up must not fill the memory."""
+"""Maximum characters or bytes of a cached label set, so that untrusted input cannot exhaust memory."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def remembered(make: Function) -> Function:
-    """Let a function of labels, a tuple of tuples of texts, and of more that can be hashed, answer from memory.
+    """Return a cached version of a function of labels (a tuple of tuples of texts) and further hashable arguments.
 
-    Its last ``SETS_MAX`` answers for short label sets are kept; errors are not.
+    The last ``SETS_MAX`` results for short label sets are cached; errors are not.
     """
     known = lru_cache(SETS_MAX)(make)
 

@@ -1,4 +1,4 @@
-"""Turns a pprof profile as pushed into one that can be stored: every reference valid, every sample worth keeping.
+"""Normalise a pushed pprof profile for storage: valid references and non-empty samples only.
 
 The steps, in this order (each relies on the ones before):
 

@@ -15,9 +15,9 @@ from engine.ingest.segments.label_memory import remembered
 
 ID_BYTES = 16
 PERSON = b"lithify-profile"
-"""Sets these digests apart from all others of the same content."""
+"""Personalisation of the hash, so that other digests of the same content differ."""
 WIDTHS = (1, 2, 4, 8)
-"""Bytes a number may have where a column is digested."""
+"""Byte widths of integers in a digested column."""
 
 
 def profile_id(tenant: str, labels: Iterable[Label], profile: Profile) -> bytes:
@@ -31,7 +31,7 @@ def profile_id(tenant: str, labels: Iterable[Label], profile: Profile) -> bytes:
 
 @remembered
 def sender_bytes(labels: Labels, tenant: str) -> bytes:
-    """Return what is digested of tenant and labels."""
+    """Return the digested bytes of tenant and labels."""
     texts = [tenant, *(text for label in sorted(labels) for text in label)]
     return b"".join(_part(text.encode()) for text in texts)
 

@@ -1,4 +1,4 @@
-"""Builds a segment: one object with the profiles of many tenants and services, as they arrived within one flush.
+"""Build a segment: one object with the profiles of many tenants and services of one flush.
 
 Layout: per tenant (bytewise), per service (bytewise) a dataset of three sections (profile table, series index,
 symbols); after a tenant's last dataset its dataset index; at the end the metadata footer. The same pushes in the same
@@ -35,7 +35,7 @@ NANOSECONDS_PER_MS = 1_000_000
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedProfile:
-    """What became of a push: its ID, rows and samples stored, and whether it was already here."""
+    """The outcome of a push: its ID, stored rows and samples, and whether it was a duplicate."""
 
     id: bytes
     row_count: int
@@ -44,7 +44,7 @@ class AddedProfile:
 
 
 class SegmentBuilder:
-    """Collects profiles for one shard; ``build`` lays the segment out. Not safe for several threads."""
+    """Collects profiles for one shard; ``build`` returns the segment. Not thread-safe."""
 
     def __init__(self, shard: int, created_by: str = "") -> None:
         self._shard = shard

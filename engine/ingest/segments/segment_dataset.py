@@ -1,4 +1,4 @@
-"""One dataset of a segment in the making: the rows, series and symbols of one tenant's service. The plain twin."""
+"""Pure Python builder of one dataset of a segment: the rows, series and symbols of a tenant's service."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ProfileRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltDataset:
-    """The three sections of a finished dataset, its series in order, and what the metadata says of it."""
+    """The three sections of a built dataset, its series in order, and its metadata."""
 
     sections: tuple[bytes, bytes, bytes]
     series: tuple[IndexedSeries, ...]
@@ -101,7 +101,7 @@ class DatasetBuilder:
         return sum(len(row.values) for row in self._rows[before:])
 
     def build(self) -> BuiltDataset:
-        """Lay the dataset out; there must be rows."""
+        """Return the built dataset; it must have rows."""
         rows = sorted(self._rows, key=lambda row: (row.labels, row.time_ns))
         series, numbers = _series(rows)
         table = io.BytesIO()
@@ -185,5 +185,5 @@ def _samples(rows: Sequence[ProfileRow]) -> pa.ListArray:
 
 
 def _or_null(values: Sequence[int]) -> pa.Array:
-    """Return a nullable column in which 0 means nothing was given."""
+    """Return a nullable column with null for 0."""
     return pa.array([value or None for value in values], pa.int64())

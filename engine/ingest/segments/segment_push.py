@@ -1,6 +1,6 @@
 """The message between a distributor and a segment writer: profiles of one tenant for one shard.
 
-The distributor has parsed and checked every profile; the writer parses it again and trusts nothing of it but that.
+The distributor has validated every profile; the writer parses it again.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from engine.formats.proto import segment_push_pb2
 from engine.ingest.segments.label_memory import remembered
 
 SERIES_MAX = 100_000
-"""Profiles of one message; a distributor sends what one client pushed, which is a few."""
+"""Maximum profiles of a message; a distributor sends the few of one client's push."""
 LABELS_MAX = 256
-"""Labels of one profile: beyond every limit an operator would set for pushes."""
+"""Maximum labels of a profile; above every sensible limit for pushes."""
 _SECTION = "segment push"
 
 
@@ -52,7 +52,7 @@ def encode_segment_push(tenant: str, shard: int, series: Sequence[PushedSeries])
 
 
 def decode_segment_push(data: bytes) -> SegmentPush:
-    """Decode a message; BadObject or LimitExceeded for one no distributor sends, BadBlockName for a bad tenant."""
+    """Decode a message. Raises BadObject or LimitExceeded if it is invalid, BadBlockName for a bad tenant."""
     message = segment_push_pb2.SegmentPush()
     try:
         message.ParseFromString(data)

@@ -1,4 +1,4 @@
-"""The rows of one dataset as columns, on their way into a profile table and a series index."""
+"""Encode the rows of one dataset as a profile table and a series index."""
 
 from __future__ import annotations
 
@@ -142,5 +142,5 @@ def _sixteen_bytes(data: Bytes, count: int, absent: Mask | None = None) -> pa.Ar
 
 
 def _or_null(values: Integers) -> pa.Array:
-    """Return a nullable column in which 0 means nothing was given."""
+    """Return a nullable column with null for 0."""
     return pa.array(values, mask=values == 0)

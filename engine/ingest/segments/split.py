@@ -1,4 +1,4 @@
-"""Splits a normalised profile by its sample labels, and names the series of each part.
+"""Split a normalised profile by its sample labels, and name the series of each part.
 
 A *label group* is all samples whose string labels, apart from span and trace, are equal: one thread, one endpoint. Each
 group becomes one series per sample type. Span and trace ids stay with the samples. Groups whose final labels turn out
@@ -28,9 +28,9 @@ TRACE_BYTES = 16
 
 SERVICE_NAME = "service_name"
 UNKNOWN_SERVICE = "unspecified"
-"""The service of a push that names none."""
+"""Service name of a push without one."""
 DROPPED_LABELS = ("__delta__", "__order__")
-"""Labels that tell a receiver how to read a push; they say nothing about the series."""
+"""Labels that control the receiver; they are not part of the series."""
 FIRST_LABELS = ("__profile_type__", "__service_name__")
 """Labels stored before all others, which follow by name."""
 
@@ -88,7 +88,7 @@ def _external(labels: Labels) -> Labels:
 
 
 def check_text(*texts: str) -> None:
-    """Refuse text with lone surrogates, which JSON can spell and UTF-8 cannot."""
+    """Raise BadProfile for text with lone surrogates, which JSON allows and UTF-8 does not."""
     for text in texts:
         try:
             text.encode()

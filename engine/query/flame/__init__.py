@@ -1,1 +1,1 @@
-"""Flame graphs: stacks merged into trees, cut, compared, drawn and exported; pure computing, no input or output."""
+"""Flame graphs: trees of merged stacks, truncated, compared, rendered and exported. No I/O."""

@@ -1,8 +1,8 @@
-"""The compiled tree of merged stacks behind the door ``engine.query.flame.tree``.
+"""The compiled tree of merged stacks of ``engine.query.flame.tree``.
 
-Agrees with the twin ``_flame_tree_py`` in what it returns and in what it refuses. Names are Python objects, numbered in
-a dict; all the rest are C arrays, filled without the interpreter lock. A node of the merged tree is found by (parent,
-name) in a table whose hashes are seeded per process.
+Returns the same results and errors as ``_flame_tree_py``. Names are Python objects, numbered in a dict; everything else
+is in C arrays that are filled without the GIL. Nodes of the merged tree are looked up by (parent, name) in a hash table
+with a seed per process.
 """
 
 import os
@@ -128,10 +128,10 @@ cdef int _reach(const Source* source, Scratch* scratch) except -1 nogil:
 
 @cython.final
 cdef class StackMerge:
-    """Collects the rows of any number of datasets in one tree of at most ``nodes_max`` nodes besides the root."""
+    """Merges the rows of any number of datasets into one tree of at most ``nodes_max`` nodes besides the root."""
 
     cdef readonly int64_t total
-    cdef bint _is_busy          # the lock is let go while the tree grows: nobody else may touch it then
+    cdef bint _is_busy          # the GIL is released while the tree grows: no other thread may use it then
     cdef size_t _nodes_max
     cdef dict _names
     cdef Buffer _nodes
@@ -370,7 +370,7 @@ cdef void _sort_by_rank(const FlameNode* items, size_t count, const int64_t* tot
 
 def outermost(const int32_t[::1] parents, const int32_t[::1] name_refs, const int32_t[::1] child_starts,
               size_t name_count):
-    """Say of every node (see ``Nodes``) whether none above it bears its name; the root's is False."""
+    """Return for every node (see ``Nodes``) whether no ancestor has its name; False for the root."""
     cdef size_t count = parents.shape[0]
     found = np.zeros(count, np.bool_)
     cdef uint8_t[::1] flags = found.view(np.uint8)

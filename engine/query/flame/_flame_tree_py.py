@@ -1,7 +1,7 @@
-"""The twin of the tree of merged stacks: plain, and the definition of what the compiled one must give.
+"""The pure Python tree of merged stacks: the reference for the compiled one.
 
-A dataset's rows are first added up per node of its own stack tree; then every node that a row reaches is walked once,
-from the roots on, into the merged tree. Nothing here recurses: a stack may be as deep as there are nodes.
+The rows of a dataset are first summed per node of its stack tree; then every referenced node is merged once, from the
+roots on. No recursion: a stack may be as deep as there are nodes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ VALUE_MAX = (1 << 63) - 1
 
 
 class StackMerge:
-    """Collects the rows of any number of datasets in one tree of at most ``nodes_max`` nodes besides the root."""
+    """Merges the rows of any number of datasets into one tree of at most ``nodes_max`` nodes besides the root."""
 
     def __init__(self, nodes_max: int = NODE_NUMBERS_MAX) -> None:
         self.total = 0
@@ -30,7 +30,7 @@ class StackMerge:
 
     @property
     def node_count(self) -> int:
-        """Nodes so far, the root not counted."""
+        """Return the number of nodes, without the root."""
         return len(self._parents) - 1
 
     def add(
@@ -111,7 +111,7 @@ class StackMerge:
         for node in filled:
             children.setdefault(parents[node], []).append(node)
         order, places, starts = [0], {0: 0}, []
-        for node in order:  # grows while it is walked: a level after the other
+        for node in order:  # grows during iteration: breadth-first
             starts.append(len(order))
             for child in sorted(children.get(node, ()), key=lambda child: ranks[self._name_refs[child]]):
                 places[child] = len(order)
@@ -127,7 +127,7 @@ class StackMerge:
 
 
 def outermost(parents: Int32s, name_refs: Int32s, child_starts: Int32s, name_count: int) -> NDArray[np.bool_]:
-    """Say of every node (see ``Nodes``) whether none above it bears its name; the root's is False."""
+    """Return for every node (see ``Nodes``) whether no ancestor has its name; False for the root."""
     found = np.zeros(len(parents), np.bool_)
     open_names = [0] * name_count
     above, refs, starts = parents.tolist(), name_refs.tolist(), child_starts.tolist()
@@ -153,7 +153,7 @@ def _check_parents(parents: list[int]) -> None:
 
 
 def _reached(parents: list[int], sums: list[int]) -> list[int]:
-    """Return the nodes that have a value, or have one below them, ascending: parents first."""
+    """Return the nodes with a value in their subtree, ascending: parents first."""
     reached = [value > 0 for value in sums]
     for node in range(len(parents) - 1, -1, -1):
         if reached[node] and parents[node] >= 0:

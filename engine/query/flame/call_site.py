@@ -1,4 +1,4 @@
-"""The part of a tree that lies under one path of callers."""
+"""The part of a tree below one path of callers."""
 
 from __future__ import annotations
 

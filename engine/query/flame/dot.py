@@ -1,7 +1,7 @@
-"""A call graph in DOT, which Graphviz draws: a box for every function, an arrow from each to what it called.
+"""A call graph in DOT (Graphviz): a node per function, an edge per call.
 
-A function that recurses counts once per stack, as does a call that is repeated in it. Functions beyond the largest
-ones are left out; a call that goes through them is drawn dashed, from the nearest function shown.
+Recursive functions and repeated calls count once per stack. Only the largest functions are shown; a call through hidden
+functions is a dashed edge from the nearest function shown.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from engine.query.flame.tree import FlameTree
 from engine.query.flame.truncation import truncated
 
 FUNCTIONS = 100
-"""Functions shown unless the caller says otherwise."""
+"""Default number of functions shown."""
 SOURCE_NODES = 8_192
-"""Nodes of the tree that is looked at; the rest of each parent is in its ``other``."""
+"""Maximum tree nodes considered; the rest of each parent is in its ``other``."""
 
 Call = tuple[int, int]
 
@@ -39,7 +39,7 @@ def dot_graph(tree: FlameTree, functions: int = FUNCTIONS) -> str:
 
 
 def _calls(tree: FlameTree, numbers: dict[str, int]) -> tuple[Counter[Call], set[Call]]:
-    """Return what went through each call of one function shown to another, and the calls with none in between."""
+    """Return the value of each call between shown functions, and the direct calls."""
     nodes = tree.nodes()
     own_numbers = [numbers.get(name.decode("utf-8", "replace"), 0) for name in nodes.names]
     refs, totals, starts = nodes.name_refs.tolist(), nodes.totals.tolist(), nodes.child_starts.tolist()

@@ -1,4 +1,4 @@
-"""The JSON document of the older GET API: levels, names and what a viewer needs to write values with their units."""
+"""The JSON document of the older GET API: levels, names and units."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COUNTED = frozenset({"inuse_objects", "alloc_objects", "goroutine", "samples"})
 
 
 class Units(NamedTuple):
-    """What values are called, and how many of them make one second (or one, where they are no time)."""
+    """The unit of values, and the number of them per second (or per unit, if they are not times)."""
 
     units: str
     sample_rate: int

@@ -1,4 +1,4 @@
-"""Folded stacks: a line for every stack, its frames from the root on and its value, as many text tools read them."""
+"""Folded stacks: one line per stack with its frames, root first, and its value."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from engine.core.errors import LimitExceeded
 from engine.query.flame.tree import FlameTree
 
 BYTES_MAX = 256 << 20
-"""Text beyond which an export is refused: lines repeat their callers, so text can be far larger than its tree."""
+"""Maximum size of an export; lines repeat their callers, so the text can be much larger than the tree."""
 
 NO_FRAMES = "(no frames)"
-"""How the empty stack is written, which the form has no way to say."""
+"""Text of the empty stack, which the format cannot express."""
 
 _UNSAYABLE = str.maketrans({";": ":", "\n": " ", "\r": " "})
 

@@ -1,8 +1,7 @@
-"""Short names for places in a tree: one number says which function, called by whom, up to the root.
+"""64-bit ids of nodes in a tree, computed from the path of function names up to the root.
 
-The number depends on the names alone, so that it means the same place in another tree, in another process and tomorrow:
-it is what a link to a part of a flame graph carries. Two places with one number are as likely as two equal random
-numbers of 64 bits, if no sibling's name has the same CRC-32.
+An id depends on the names only, so it identifies the same path in other trees and processes; links to a part of a flame
+graph contain it. Collisions are as likely as between random 64-bit numbers unless siblings' names have one CRC-32.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ Ids = NDArray[np.uint64]
 def path_ids(nodes: Nodes) -> Ids:
     """Return the id of every node of a tree of function names: ``id(parent) * FACTOR + crc32(name)`` modulo 2^64.
 
-    A name counts as a reader sees it: bytes that are no UTF-8 are replaced first.
+    Invalid UTF-8 in names is replaced first.
     """
     sums = np.array([_sum(name) for name in nodes.names], np.uint64)
     ids = np.full(len(nodes.parents), ROOT_ID, np.uint64)
     first, end = 1, int(nodes.child_starts[1]) if len(nodes.parents) > 1 else 1
-    while first < end:  # a level after the other
+    while first < end:  # breadth-first
         ids[first:end] = ids[nodes.parents[first:end]] * np.uint64(FACTOR) + sums[nodes.name_refs[first:end]]
         first, end = int(nodes.child_starts[first]), int(nodes.child_starts[end])
     return ids
 
 
 def path_to(nodes: Nodes, path_id: int) -> list[int]:
-    """Return the nodes from below the root down to the one with an id; empty if there is none, or it is the root."""
+    """Return the nodes on the path to an id, without the root; empty if it does not exist or is the root."""
     if not 0 <= path_id < 1 << 64:
         return []
     found = np.flatnonzero(path_ids(nodes) == np.uint64(path_id))

@@ -1,8 +1,8 @@
-"""Flame graphs as viewers draw them: a level after the other, each node a few numbers, names in a list of their own.
+"""Flame graphs in the viewers' format: levels of nodes as integers, with a separate list of names.
 
-Single graphs have four numbers per node (distance from the node before it, total, own value, name), differences seven
-(the first three for each side, then the name). A node's children begin right of its own value. Names are numbered in
-the order of a walk that visits the last child first.
+Single graphs have four integers per node (distance from the previous node, total, own value, name), differences seven
+(the first three for each side, then the name). A node's children start right of its own value. Names are numbered in
+depth-first order, last child first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROOT_NAME = "total"
 
 
 class FlameGraph(NamedTuple):
-    """One tree, drawn: values in the unit of its samples. ``max_self`` is the largest own value of a node shown."""
+    """One rendered tree: values in the unit of its samples. ``max_self`` is the largest own value of a shown node."""
 
     names: list[str]
     levels: list[list[int]]
@@ -28,7 +28,7 @@ class FlameGraph(NamedTuple):
 
 
 class FlameGraphDiff(NamedTuple):
-    """Two trees, drawn over each other; ``total`` is the sum of both sides' totals."""
+    """Two rendered trees; ``total`` is the sum of both sides' totals."""
 
     names: list[str]
     levels: list[list[int]]
@@ -39,7 +39,7 @@ class FlameGraphDiff(NamedTuple):
 
 
 def flame_graph(tree: FlameTree, max_nodes: int = 0) -> FlameGraph:
-    """Draw a tree of function names, cut to about ``max_nodes`` nodes (fewer than 1: all). Totals are of the whole."""
+    """Render a tree of function names with about ``max_nodes`` nodes (below 1: all); totals are of the whole tree."""
     nodes = shown_nodes(tree, max_nodes)
     names, refs = _numbered(nodes, ROOT_NAME.encode())
     totals, own = nodes.totals.tolist(), nodes.own.tolist()
@@ -48,7 +48,7 @@ def flame_graph(tree: FlameTree, max_nodes: int = 0) -> FlameGraph:
 
 
 def flame_graph_diff(left: FlameTree, right: FlameTree, max_nodes: int = 0) -> FlameGraphDiff:
-    """Draw two trees over each other, cut once and after that to about ``max_nodes`` nodes (fewer than 1: all).
+    """Render the difference of two trees, truncated to about ``max_nodes`` nodes (below 1: all).
 
     A node stays if either side is large enough. Raises LimitExceeded if both together have 2^63 or more.
     """
@@ -67,7 +67,7 @@ def flame_graph_diff(left: FlameTree, right: FlameTree, max_nodes: int = 0) -> F
 
 
 def shown_difference(left: FlameTree, right: FlameTree, max_nodes: int = 0) -> AlignedNodes:
-    """Lay two trees over each other and cut them once, to about ``max_nodes`` nodes (fewer than 1: all).
+    """Align two trees and truncate them to about ``max_nodes`` nodes (below 1: all).
 
     A node stays if either side is large enough; what goes is in one leaf ``other``, the last child of its parent.
     Raises LimitExceeded if both together have 2^63 or more.
@@ -110,7 +110,7 @@ def _levels(nodes: Nodes, sides: Sequence[tuple[list[int], list[int]]], refs: li
     """Write the levels; ``sides`` are the (totals, own values) of each side, ``refs`` the numbers of names."""
     parents = nodes.parents.tolist()
     depths = [0] * len(parents)
-    free = [[0] * len(parents) for _ in sides]  # per node: where its next child begins
+    free = [[0] * len(parents) for _ in sides]  # per node: the offset of its next child
     ends = [0] * len(sides)
     levels: list[list[int]] = []
     for node, parent in enumerate(parents):

@@ -1,4 +1,4 @@
-"""How much of a tree is under functions whose name has a text in it: computed on the whole tree, before any cut."""
+"""Sum the values under functions whose name contains a text, on the whole tree before truncation."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from engine.query.flame.tree import FlameTree, Nodes, align
 
 
 class Matched(NamedTuple):
-    """``functions`` have the text in their name; ``totals`` is, for each tree, the value of the stacks through them."""
+    """``functions`` contain the text in their name; ``totals`` is the value of the stacks through them, by tree."""
 
     functions: int
     totals: tuple[int, ...]
 
 
 def fits_search(name: bytes, text: str) -> bool:
-    """Say whether a name has the text in it, whatever the case."""
+    """Return whether a name contains the text, ignoring case."""
     return text.lower() in name.decode("utf-8", "replace").lower()
 
 
 def matched(trees: Sequence[FlameTree], text: str) -> Matched:
-    """Return what fits in one tree, or in two that are compared. A stack counts once, however often it matches."""
+    """Return the matches in one tree or in two compared trees. A stack with several matches counts once."""
     if len(trees) == 1:
         nodes = trees[0].nodes()
         columns: list[Int64s] = [nodes.totals]
@@ -39,7 +39,7 @@ def matched(trees: Sequence[FlameTree], text: str) -> Matched:
 
 
 def _outermost(nodes: Nodes, fits: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Say of every node whether its name fits and none above it does."""
+    """Return for every node whether its name matches and no ancestor's does."""
     own = np.zeros(len(nodes.parents), np.bool_)
     own[1:] = fits[nodes.name_refs[1:]]
     is_below = np.zeros(len(nodes.parents), np.bool_)

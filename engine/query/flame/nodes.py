@@ -1,4 +1,4 @@
-"""A tree of merged stacks as columns: what both implementations give and everything else reads."""
+"""A tree of merged stacks as columns: the result of both implementations."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
 
 NODE_NUMBERS_MAX = (1 << 31) - 1
-"""The largest number a node can have in these columns."""
+"""Maximum node number in these columns."""
 
 
 class Nodes(NamedTuple):
-    """A tree as columns, a level after the other; the children of a node lie together, ascending by name.
+    """A tree as columns in breadth-first order; the children of a node are adjacent, sorted by name.
 
-    Node 0 is the root, with parent and name -1. ``names`` has every name that a node bears once, ascending, and
-    ``name_refs`` are positions in it. The children of node i are the nodes ``child_starts[i]`` up to
-    ``child_starts[i + 1]``. ``own`` is what ended in a node, ``totals`` that and what its children have.
+    Node 0 is the root, with parent and name -1. ``names`` holds the distinct names, sorted; ``name_refs`` are positions
+    in it. The children of node i are the nodes from ``child_starts[i]`` to ``child_starts[i + 1]`` (exclusive). ``own``
+    is the value of stacks that end in a node, ``totals`` includes its descendants.
     """
 
     names: list[Any]

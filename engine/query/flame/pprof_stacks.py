@@ -1,4 +1,4 @@
-"""A pprof file as a tree: one of its sample types, merged by function names. Hostile files are refused by name."""
+"""Convert one sample type of a pprof file to a tree of function names. The input is untrusted."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from engine.query.flame.stack_table import UNKNOWN_BINARY, StackTable
 from engine.query.flame.tree import FlameTree
 
 FRAMES_MAX = 4_000_000
-"""Location ids of all samples together that are walked: about a second for each two million."""
+"""Maximum location ids of all samples; two million take about a second."""
 DEPTH_MAX = 5_000
-"""Locations one stack may have; real ones end near a thousand."""
+"""Maximum locations of a stack; real stacks have up to about a thousand."""
 
 
 def sample_types(profile: Profile) -> list[tuple[str, str]]:
@@ -29,8 +29,8 @@ def default_sample_type(profile: Profile) -> int:
 def profile_tree(profile: Profile, position: int) -> FlameTree:
     """Return the stacks of a profile with the values of its ``position``-th sample type.
 
-    Values that are not positive are skipped. Raises BadReference for what is not there, LimitExceeded for more or
-    deeper stacks than anybody looks at, or values that add up to 2^63 or more.
+    Values that are not positive are skipped. Raises BadReference for an invalid reference, and LimitExceeded for too
+    many or too deep stacks or if the values sum to 2^63 or more.
     """
     if not 0 <= position < len(profile.sample_types):
         raise BadReference("pprof", -1, f"there is no sample type {position}")
@@ -88,7 +88,7 @@ def _frames(profile: Profile) -> tuple[list[bytes], list[int], list[int]]:
     lines = profile.locations.line_function_ids.tolist()
     line_starts = profile.locations.line_starts.tolist()
     for location in range(len(profile.locations)):
-        # A function that is not there says nothing; Go's own tool takes such files too.
+        # Unknown functions are skipped; Go's pprof tool accepts such files too.
         own = [one for one in lines[line_starts[location] : line_starts[location + 1]] if one in functions]
         for function in own:
             frames.append(numbers.setdefault(_string(profile, functions[function]), len(numbers)))
@@ -99,7 +99,7 @@ def _frames(profile: Profile) -> tuple[list[bytes], list[int], list[int]]:
 
 
 def _address_name(profile: Profile, location: int) -> bytes:
-    """Return how a location without lines is called, as everywhere: ``<binary>!0x<hex>``."""
+    """Return the name of a location without lines: ``<binary>!0x<hex>``."""
     mapping = np.flatnonzero(profile.mappings.ids == profile.locations.mapping_ids[location])
     binary = _string(profile, int(profile.mappings.filenames[mapping[0]])) if len(mapping) else b""
     return (binary.rpartition(b"/")[2] or UNKNOWN_BINARY) + b"!0x%x" % int(profile.locations.addresses[location])

@@ -1,8 +1,8 @@
-"""Merged stacks as a pprof profile, with all that symbols say: files, lines, inlined calls, addresses and binaries.
+"""Convert merged stacks to a pprof profile with full symbols: files, lines, inlined calls, addresses and binaries.
 
-The stacks are merged in a ``FlameTree`` whose frames are whole locations instead of function names: make its tables
-with ``location_table``, add rows of any number of datasets, then turn it into a profile. A tree of function names
-becomes a profile too, of names alone.
+The stacks are merged in a ``FlameTree`` whose frames are locations instead of function names: create its tables with
+``location_table``, add rows of any number of datasets, then convert it. A tree of function names gives a profile with
+names only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from engine.query.flame.truncation import OTHER as OTHER_NAME
 from engine.query.flame.truncation import truncated
 
 LOCATION_IDS_MAX = 20_000_000
-"""Location ids of all samples beyond which a profile is refused: each sample repeats its callers."""
+"""Maximum location ids of all samples; each sample repeats its callers."""
 
 
 class Binary(NamedTuple):
@@ -45,7 +45,7 @@ class SourceFunction(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A location, everything resolved; ``lines`` are (function, line), innermost first."""
+    """A location, resolved; ``lines`` are (function, line), innermost first."""
 
     lines: tuple[tuple[SourceFunction, int], ...]
     address: int = 0
@@ -92,7 +92,7 @@ def pprof_profile(
 ) -> Profile:
     """Return a tree of places or of function names as a profile with one sample per stack that has an own value.
 
-    ``max_nodes`` cuts the tree first (below 1: not at all); what goes is in places called ``other``. Raises
+    ``max_nodes`` truncates the tree first (below 1: not at all); removed nodes are in places named ``other``. Raises
     LimitExceeded if the samples would have more than ``LOCATION_IDS_MAX`` location ids.
     """
     is_named = any(isinstance(name, bytes) for name in tree.nodes().names[:1])
@@ -160,7 +160,7 @@ class _Tables:
         return self.strings.setdefault(text, len(self.strings))
 
     def add(self, place: Place) -> None:
-        """Number what a place is made of."""
+        """Assign ids to the parts of a place."""
         if place.binary not in self._binaries:
             self._binaries[place.binary] = len(self._binaries) + 1
             self.string(place.binary.filename)

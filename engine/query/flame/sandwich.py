@@ -1,7 +1,7 @@
-"""One function between its callers and its callees, each a tree that begins with the function itself.
+"""The callers and callees of one function, each a tree that starts with the function.
 
-A stack in which the function recurses counts once, from its outermost call on; so both trees have the function's total
-of the top table.
+A stack with recursion counts once, from the outermost call on, so both trees have the function's total of the top
+table.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from engine.core.errors import LimitExceeded
 from engine.query.flame.tree import FlameTree, Nodes, mark_below, outermost_nodes
 
 FRAMES_MAX = 20_000_000
-"""Frames above all calls of a function that are looked at: every call costs its depth."""
+"""Maximum frames above all calls of a function; every call costs its depth."""
 
 
 class Sandwich(NamedTuple):
-    """``callers`` has the function's stacks turned round, ``callees`` what lies below it; both are empty without it."""
+    """``callers`` holds the function's inverted stacks, ``callees`` its subtrees; both are empty if it is absent."""
 
     callers: FlameTree
     callees: FlameTree
 
 
 def sandwich(tree: FlameTree, function: bytes, *, frames_max: int = FRAMES_MAX) -> Sandwich:
-    """Return who calls a function and what it calls; LimitExceeded if its calls lie under more than ``frames_max``."""
+    """Return callers and callees. Raises LimitExceeded if there are more than ``frames_max`` frames above its calls."""
     nodes = tree.nodes()
     if function not in nodes.names:
         return Sandwich(FlameTree(), FlameTree())
@@ -45,7 +45,7 @@ def _callees(nodes: Nodes, calls: NDArray[np.intp]) -> FlameTree:
 
 
 def _callers(nodes: Nodes, calls: NDArray[np.intp], frames_max: int) -> FlameTree:
-    """Climb from all calls at once, a level at a time; calls that have the same frames so far are in one node."""
+    """Walk up from all calls level by level; calls with equal frames so far share a node."""
     parents, refs = [np.array([-1])], [np.array([0])]
     own = [np.zeros(1, np.int64)]
     values, at = nodes.totals[calls], calls

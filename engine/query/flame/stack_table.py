@@ -1,4 +1,4 @@
-"""The stacks of one dataset as flat columns: what a ``FlameTree`` merges, made once per partition of symbols."""
+"""The stacks of one symbol partition as columns: the input of a ``FlameTree``."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class StackTable:
     tree_size: int = 0
 
     def nodes_of(self, stack_ids: ArrayLike) -> Int32s:
-        """Return the nodes of stack ids as rows store them (tree * size + node); BadReference if there is no such."""
+        """Return the nodes of stack ids (tree * size + node). Raises BadReference if an id does not exist."""
         ids = np.asarray(stack_ids)
         if ids.size and ids.dtype.kind not in "iu":
             raise TypeError(f"stack ids of type {ids.dtype}")
-        unsigned = ids.astype(np.uint64, copy=False)  # what is negative becomes larger than any id
+        unsigned = ids.astype(np.uint64, copy=False)  # negative ids become larger than any valid id
         count = len(self.parents)
         if self.tree_size and len(self.first_nodes) > 1:
             trees, nodes = np.divmod(unsigned, np.uint64(self.tree_size))

@@ -1,4 +1,4 @@
-"""Which functions the time goes to: for each what it used itself, and what it used with everything it called."""
+"""The table of functions with own and total values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.query.flame.tree import FlameTree, align, outermost_nodes
 
 
 class FunctionTotals(NamedTuple):
-    """A function's own value, and its total: a stack counts once in it, however deep the function recurses."""
+    """A function's own and total value; recursion counts once per stack."""
 
     name: str
     own: int
@@ -18,7 +18,7 @@ class FunctionTotals(NamedTuple):
 
 
 class FunctionDifference(NamedTuple):
-    """What a function has on each side of a comparison."""
+    """A function's values on both sides of a comparison."""
 
     name: str
     left_own: int
@@ -28,7 +28,7 @@ class FunctionDifference(NamedTuple):
 
 
 def top_table(tree: FlameTree) -> list[FunctionTotals]:
-    """Return every function of a tree, the largest own value first, then the largest total, then by name."""
+    """Return every function of a tree, sorted by own value and total (largest first), then name."""
     nodes = tree.nodes()
     is_outermost = outermost_nodes(nodes)
     own, total = np.zeros(len(nodes.names), np.int64), np.zeros(len(nodes.names), np.int64)
@@ -40,7 +40,7 @@ def top_table(tree: FlameTree) -> list[FunctionTotals]:
 
 
 def top_table_diff(left: FlameTree, right: FlameTree) -> list[FunctionDifference]:
-    """Return every function of either tree, the one whose own value differs most first, then by total and name.
+    """Return every function of either tree, largest difference of own values first, then by total and name.
 
     Raises LimitExceeded if both trees together have 2^63 or more.
     """

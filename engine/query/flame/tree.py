@@ -1,8 +1,8 @@
-"""The tree of merged stacks: rows of any number of datasets in, (name, own value, total) nodes out.
+"""The tree of merged stacks of any number of datasets.
 
-The door to two implementations: the plain twin defines what a tree is, the compiled one is used when it is built,
-unless ``LITHIFY_PURE=1``. Rows cost nanoseconds each, because they are first added up per node of their dataset's own
-stack tree; only what they reach of that tree is then walked, once.
+Selects one of two implementations: the compiled one if it is built, unless ``LITHIFY_PURE=1``; otherwise the pure
+Python reference. Rows cost nanoseconds each: they are first summed per node of their dataset's stack tree, and each
+referenced node is merged once.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ __all__ = [
 ]
 
 NODES_MAX = 20_000_000
-"""Nodes a tree may have unless the caller says otherwise: it needs about 50 bytes for each."""
+"""Default maximum of nodes; each takes about 50 bytes."""
 
 
 class FlameTree:
-    """A tree of frames: where the values of stacks went, with everything called from the same callers in one node.
+    """A tree of frames with the values of stacks; stacks with equal callers share nodes.
 
-    A frame bears a name: bytes for flame graphs, and any hashable, sortable thing otherwise. Recursion makes nested
-    nodes, it is not folded. The virtual root bears no name; what has an empty stack is the root's own value.
+    A frame has a name: bytes for flame graphs, otherwise any hashable, sortable value. Recursion creates nested nodes.
+    The virtual root has no name; the value of the empty stack is the root's own value.
 
-    One thread at a time may add to a tree: adding lets others run meanwhile.
+    Only one thread at a time may add to a tree, because ``add_*`` release the GIL.
     """
 
     def __init__(self, *, nodes_max: int = NODES_MAX) -> None:
@@ -61,20 +61,20 @@ class FlameTree:
 
     @property
     def total(self) -> int:
-        """The sum of all values added so far; below 2^63."""
+        """Return the sum of all values added so far; below 2^63."""
         return int(self._merge.total)
 
     @property
     def node_count(self) -> int:
-        """What the tree takes memory for: its nodes, also those that nothing with a value leads to."""
+        """Return the number of allocated nodes, including nodes without a value in their subtree."""
         return int(self._merge.node_count)
 
     def __len__(self) -> int:
-        """The number of nodes that have a value in them or below them, the root not counted."""
+        """Return the number of nodes with a value in their subtree, without the root."""
         return len(self.nodes().parents) - 1
 
     def __eq__(self, other: object) -> bool:
-        """Equal trees have the same stacks with the same values, whatever they were merged from."""
+        """Return whether both trees have the same stacks with the same values."""
         if not isinstance(other, FlameTree):
             return NotImplemented
         left, right = self.nodes(), other.nodes()
@@ -87,10 +87,9 @@ class FlameTree:
         """Add one dataset's rows: the stack that ends in ``nodes[i]`` has ``values[i]``.
 
         Nodes are those of ``stacks`` (``StackTable.nodes_of`` gives them for stored stack ids) and may repeat; values
-        that are not positive are skipped. Raises BadReference if a node, parent, location or frame is not there, or a
-        parent does not come before its child (so there are no cycles); LimitExceeded if the values add up to 2^63 or
-        the tree gets too many nodes; ValueError if columns of one table differ in length. A call that raises has added
-        nothing.
+        that are not positive are skipped. Raises BadReference if a node, parent, location or frame does not exist or a
+        parent does not precede its child (so there are no cycles), LimitExceeded if the values sum to 2^63 or the tree
+        gets too many nodes, ValueError if columns of one table differ in length. A call that raises adds nothing.
         """
         self._merge.add(
             stacks.names,
@@ -104,20 +103,20 @@ class FlameTree:
         self._nodes = None
 
     def add_tree(self, other: FlameTree) -> None:
-        """Add everything that another tree has; raises as ``add_stacks`` does."""
+        """Add another tree. Raises as ``add_stacks``."""
         nodes = other.nodes()
         self.add_nodes(nodes.names, nodes.parents, nodes.name_refs, nodes.own)
 
     def add_nodes(self, names: Sequence[Hashable], parents: ArrayLike, name_refs: ArrayLike, own: ArrayLike) -> None:
-        """Add a tree given as columns: node i bears ``names[name_refs[i]]`` and has ``own[i]`` besides its children.
+        """Add a tree given as columns: node i has the name ``names[name_refs[i]]`` and the own value ``own[i]``.
 
-        A root (parent -1) bears no name. Raises as ``add_stacks`` does.
+        A root (parent -1) has no name. Raises as ``add_stacks``.
         """
         _merge_nodes(self._merge, names, parents, name_refs, own)
         self._nodes = None
 
     def add_stack(self, stack: Iterable[Hashable], value: int) -> None:
-        """Add one stack, given by its names from the root on; raises as ``add_stacks`` does."""
+        """Add one stack, given by its names, root first. Raises as ``add_stacks``."""
         names = list(stack)
         parents = np.arange(-1, len(names), dtype=np.int32)
         own = np.zeros(len(names) + 1, np.int64)
@@ -125,7 +124,7 @@ class FlameTree:
         self.add_nodes(names, parents, np.maximum(parents, 0), own)
 
     def nodes(self) -> Nodes:
-        """Return the tree as columns; what is returned must not be changed, and does not change."""
+        """Return the tree as columns. Callers must not modify them; later additions do not change them."""
         if self._nodes is None:
             self._nodes = self._merge.nodes()
         return self._nodes
@@ -139,21 +138,21 @@ class FlameTree:
 
 
 def outermost_nodes(nodes: Nodes) -> NDArray[np.bool_]:
-    """Say of every node whether none above it bears its name: what recursion must not count twice."""
+    """Return for every node whether no ancestor has its name, so that recursion counts once."""
     found: NDArray[np.bool_] = outermost(nodes.parents, nodes.name_refs, nodes.child_starts, len(nodes.names))
     return found
 
 
 def mark_below(mask: NDArray[np.bool_], nodes: Nodes, node: int, value: bool) -> None:
-    """Set the mask of a node and of everything below it."""
+    """Set the mask of a node and its descendants."""
     start, end = node, node + 1
-    while start < end:  # of neighbours in a level the children are neighbours too
+    while start < end:  # children of adjacent nodes are adjacent
         mask[start:end] = value
         start, end = int(nodes.child_starts[start]), int(nodes.child_starts[end])
 
 
 class AlignedNodes(NamedTuple):
-    """Two trees in one: every node that either has, with what it has on each side; zeros where a side has it not."""
+    """The union of two trees: every node of either, with its values on each side, 0 if a side lacks it."""
 
     nodes: Nodes
     left_own: Int64s
@@ -163,12 +162,12 @@ class AlignedNodes(NamedTuple):
 
 
 def align(left: FlameTree, right: FlameTree) -> AlignedNodes:
-    """Lay two trees over each other; LimitExceeded if their sum has 2^63 or more, or too many nodes."""
+    """Return the union of two trees. Raises LimitExceeded if their sum reaches 2^63 or has too many nodes."""
     union = FlameTree()
     union.add_tree(left)
     union.add_tree(right)
     nodes = union.nodes()
-    # A merge that takes in a whole tree first gives its nodes the places that they have in it.
+    # A merge that starts with a whole tree numbers its nodes as that tree does.
     merge = StackMerge()
     _merge_nodes(merge, nodes.names, nodes.parents, nodes.name_refs, np.ones_like(nodes.own))
     sides: list[Int64s] = []
@@ -184,7 +183,7 @@ def align(left: FlameTree, right: FlameTree) -> AlignedNodes:
 def _merge_nodes(
     merge: StackMerge, names: Sequence[Hashable], parents: ArrayLike, name_refs: ArrayLike, own: ArrayLike
 ) -> Int32s:
-    """Add a tree whose nodes bear one name each."""
+    """Add a tree whose nodes have one name each."""
     locations = _column(name_refs, np.int32)
     return merge.add(
         names,
@@ -198,7 +197,7 @@ def _merge_nodes(
 
 
 def _column(values: ArrayLike, kind: type[Any]) -> NDArray[Any]:
-    """Return values as a contiguous column of integers of a kind; LimitExceeded if one does not fit into it."""
+    """Return values as a contiguous integer column of type ``kind``. Raises LimitExceeded if a value does not fit."""
     given = np.asarray(values)
     if given.ndim != 1:
         raise ValueError(f"a column of {given.ndim} dimensions")

@@ -1,6 +1,6 @@
-"""A tree as bytes: the form that a front end merges with others before it draws.
+"""Encode a tree as bytes, the form that a front end merges with others.
 
-Nodes come in depth-first order, the last child first; each is the length of its name, its name, its own value and its
+Nodes are in depth-first order, last child first; each has the length of its name, its name, its own value and its
 number of children, all numbers unsigned LEB128. The first is the root, without a name. An empty tree has no bytes.
 """
 
@@ -10,7 +10,7 @@ from engine.query.flame.tree import FlameTree
 
 
 def encode_tree(tree: FlameTree) -> bytes:
-    """Return the bytes of a tree of function names; cut it with ``truncated`` before if it should be small."""
+    """Return the bytes of a tree of function names; use ``truncated`` first to bound the size."""
     nodes = tree.nodes()
     if not nodes.totals[0]:
         return b""

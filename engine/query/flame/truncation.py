@@ -1,7 +1,7 @@
-"""Showing the largest nodes of a tree only; the rest of each parent goes into one ``other``, so that sums stay true.
+"""Truncate a tree to its largest nodes; the rest of each parent is summed in one node ``other``.
 
-Totals are those of the whole tree. Nodes as large as the smallest one shown are shown too, so a few more than asked for
-can stay. The two forms are those of the wire: a tree, which can be merged with others, and a flame graph.
+Totals are those of the whole tree. All nodes as large as the smallest shown node are shown, so the result may have a
+few more nodes than requested. There are two forms: a tree, which can be merged with others, and a flame graph.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def smallest_shown(totals: NDArray[np.int64], max_nodes: int) -> int:
 def truncated(tree: FlameTree, max_nodes: int, other: Hashable = OTHER) -> FlameTree:
     """Return the tree with the children below the smallest shown total in a child ``other`` of their parent.
 
-    An ``other`` that was there takes them up and keeps its own children that are large enough.
+    An existing ``other`` absorbs them and keeps its own children that are large enough.
     """
     nodes = tree.nodes()
     minimum = smallest_shown(nodes.totals[1:], max_nodes)
@@ -77,7 +77,7 @@ def with_last_children(
     old = np.flatnonzero(kept)
     above = np.concatenate([nodes.parents[old], parents])
     is_new = np.arange(len(above)) >= len(old)
-    # Of one parent the old children come first, as they stood; parents are in the order of levels already.
+    # The old children of a parent come first, in order; parents are in breadth-first order already.
     order = np.lexsort((is_new, above))
     places = np.zeros(len(nodes.parents), np.int32)
     positions = np.empty(len(order), np.int32)

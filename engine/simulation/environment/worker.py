@@ -49,7 +49,7 @@ class Run:
 class Worker:
     """A node. ``life`` increases with every crash; runs of an earlier life do not continue.
 
-    ``last_order`` is what it said last, None once it would say something else.
+    ``last_request`` is the cached request, None after a change.
     """
 
     name: str

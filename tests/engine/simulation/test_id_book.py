@@ -37,7 +37,7 @@ def test_an_unknown_id_of_a_packed_part_is_a_key_error_and_what_is_no_id_is_refu
         book[segment_id(part * PART_MS, 1)] = part
     with pytest.raises(KeyError):
         book[segment_id(0, 2)]
-    with pytest.raises(ValueError, match="no ULID"):
+    with pytest.raises(ValueError, match="not a ULID"):
         book["short"] = 1
 
 
