@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.lanes.profiles.plan import levels
+from engine.lanes.profiles.plan import consolidation, levels
 from engine.schedule import prepare as shipped
 from engine.simulation.checks import invariants
 from engine.simulation.checks.audit import InvariantBroken
@@ -26,7 +26,8 @@ SHARDS = 4
 
 def test_the_simulation_runs_the_shipped_planner_and_scheduler() -> None:
     assert service.prepare is shipped.prepare
-    assert shipped.cut_queue is levels.cut_queue  # type: ignore[attr-defined]
+    assert snapshots.plan_queues is consolidation.plan_queues
+    assert consolidation.cut_queue is levels.cut_queue  # type: ignore[attr-defined]
     assert shipped.prepare.__module__ == "engine.schedule.prepare"
     assert levels.cut_queue.__module__ == "engine.lanes.profiles.plan.levels"
     assert snapshots.choose_queues.__module__ == "engine.schedule.queue_choice"
