@@ -186,7 +186,7 @@ def test_check_lints_and_runs_the_tests_of_the_engine_in_two_processes(ready: Ma
         "python -m ruff format --check .",
         "python -m ruff check .",
         "python -m mypy",
-        "python -m pytest -q -n 2 --hypothesis-profile=second_run tests/engine",
+        "python -m pytest -q -n 2 -m not slow --hypothesis-profile=second_run tests/engine",
     ]
 
 

@@ -160,6 +160,7 @@ def test_absurdly_many_location_ids_or_values_are_refused(parse: Parse, field: b
         assert caught.value.offset == 2
 
 
+@pytest.mark.slow
 def test_every_truncation_is_refused_or_read_alike() -> None:
     message = encode_profile(made_profile(8), compress=False)
     outcomes = [both(message[:end]) for end in range(len(message))]
@@ -216,6 +217,7 @@ def _field_bytes(number: int, varint: bytes, content: bytes) -> bytes:
     return _encoded(number << 3 | 2) + _encoded(len(content)) + content
 
 
+@pytest.mark.slow
 @given(st.lists(_field, max_size=12).map(b"".join))
 @settings(max_examples=300, deadline=None)
 def test_any_message_is_parsed_or_refused_alike(data: bytes) -> None:
@@ -283,6 +285,7 @@ def test_data_that_is_no_profile_is_a_bad_object(data: bytes) -> None:
         pprof.parse_profile(data)
 
 
+@pytest.mark.slow
 @pytest.mark.foreign_data
 def test_real_files_parse_alike_and_encode_back(foreign_data: Path) -> None:
     for name, message in foreign_messages(foreign_data):
@@ -291,6 +294,7 @@ def test_real_files_parse_alike_and_encode_back(foreign_data: Path) -> None:
         assert both(encode_profile(profile, compress=False)) == profile, name
 
 
+@pytest.mark.slow
 @pytest.mark.foreign_data
 def test_real_files_cut_at_every_97th_byte_are_refused_or_read_alike(foreign_data: Path) -> None:
     for _, message in foreign_messages(foreign_data):

@@ -71,6 +71,7 @@ def test_a_push_of_too_much_is_refused_before_it_is_parsed(body: bytes, is_json:
     assert refused.value.reason == "malformed_request"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_parser")
 @pytest.mark.parametrize(
     ("body", "is_json"),

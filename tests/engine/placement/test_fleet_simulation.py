@@ -16,6 +16,7 @@ def outcome() -> FleetOutcome:
     return simulate_fleet(SCENARIO, seed=4)
 
 
+@pytest.mark.slow
 def test_a_change_of_membership_moves_what_it_must_and_the_origin_moves_most(outcome: FleetOutcome) -> None:
     assert outcome.ours.moved_by_membership <= 1.2 * outcome.unavoidable
     assert outcome.ours.worst_move <= 1.5 * outcome.unavoidable

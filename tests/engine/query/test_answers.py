@@ -154,6 +154,7 @@ def check(engine: QueryEngine, blocks: list[QueryBlock], entries: list[ProfileRo
             assert sums == sorted(sums, reverse=True)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=80)
 @given(segments=sources(), question=questions(), whole=st.booleans())
 def test_an_answer_is_that_of_the_rows_before_and_after_a_merge(

@@ -68,6 +68,7 @@ def check(engine: QueryEngine, blocks: list[QueryBlock], entries: list[ProfileRo
     assert samples.without_stacks(plain) == samples.without_stacks(expected)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60)
 @given(segments=sources(), question=questions(), bounds=st.sampled_from([(1 << 14, 1 << 24), (3, 200)]))
 def test_shares_have_the_samples_of_the_rows_before_and_after_a_merge(

@@ -114,6 +114,7 @@ def wrote(store: ObjectStore, *datasets: Dataset, id: str = IDS[0]) -> tuple[str
     return source.key, BlockReader.open(store, source.key).meta
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60)
 @given(
     sources=st.lists(st.lists(rows(), min_size=1, max_size=8), min_size=1, max_size=3),
@@ -153,6 +154,7 @@ def test_what_the_index_does_not_show_is_not_read(store: ObjectStore) -> None:
         assert (answer.functions, answer.statistics.objects_opened) == ((), 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wanted", "left"),
     [

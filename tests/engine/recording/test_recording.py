@@ -100,6 +100,7 @@ def function_names(profiles: list[Profile]) -> set[str]:
     return {profile.strings[name].decode() for profile in profiles for name in profile.functions.names}
 
 
+@pytest.mark.slow
 def test_an_endless_program_is_recorded_in_three_kinds_and_stopped(tmp_path: Path) -> None:
     expected = {"process_cpu": "program.burn", "wall": "program.burn", "memory": "program.keep"}
 
@@ -171,6 +172,7 @@ def recorded_window() -> Window:
     return window
 
 
+@pytest.mark.slow
 @needs_pprof
 def test_go_reads_what_the_recorder_writes(tmp_path: Path) -> None:
     for recording in write_recordings(tmp_path, "shop", [recorded_window()]):
@@ -269,6 +271,7 @@ def test_at_least_four_shipped_programs_are_available() -> None:
     assert len({program.service for program in programs.PROGRAMS}) == len(programs.PROGRAMS)
 
 
+@pytest.mark.slow
 def test_two_shipped_programs_give_profiles_of_many_functions(tmp_path: Path) -> None:
     two = available_programs()[:2]
 
@@ -283,6 +286,7 @@ def test_two_shipped_programs_give_profiles_of_many_functions(tmp_path: Path) ->
     record_until_seen(tmp_path, attempt, seen)
 
 
+@pytest.mark.slow
 def test_the_shipped_compiler_writes_into_its_scratch_folder_when_it_comes_to_its_end(tmp_path: Path) -> None:
     (compiler,) = (program for program in programs.PROGRAMS if program.service == "kernel-compiler")
     # Before anything runs: the compiler deletes what its output is to replace.

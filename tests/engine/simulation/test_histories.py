@@ -33,6 +33,7 @@ def test_the_simulation_runs_the_shipped_planner_and_scheduler() -> None:
     assert snapshots.choose_queues.__module__ == "engine.schedule.queue_choice"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(SHARDS))
 def test_every_invariant_holds_in_hundreds_of_histories(part: int) -> None:
     report = run_histories(HistoryName(seed=seed, seconds=SECONDS) for seed in range(part, HISTORIES, SHARDS))
@@ -40,6 +41,7 @@ def test_every_invariant_holds_in_hundreds_of_histories(part: int) -> None:
     assert report.histories == HISTORIES // SHARDS
 
 
+@pytest.mark.slow
 def test_the_histories_contain_what_they_are_meant_to_survive() -> None:
     report = run_histories(HistoryName(seed=seed) for seed in range(80))
     # Failing deletions are drawn object by object; isolation is a control task that runs all the time.
@@ -102,6 +104,7 @@ def test_polling_twice_as_often_ends_with_the_same_data_live(seed: int) -> None:
     assert slowly.live_items == quickly.live_items
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_one_worker_of_eight_slots_ends_like_eight_of_one(seed: int) -> None:
     scenario = replace(random_scenario(seed), troubles=frozenset())
@@ -123,6 +126,7 @@ def test_a_worker_whose_clock_decides_something_is_noticed() -> None:
     assert caught.value.number == 28
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_result_of_one() -> None:
     names = [HistoryName(seed=seed) for seed in range(6)]
     one, two = run_histories(names), run_histories(names, processes=2)

@@ -32,6 +32,7 @@ def _end(name: HistoryName) -> Outcome | tuple[int, str]:
         return broken.number, broken.broken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sabotage", HISTORIES)
 def test_histories_end_the_same_with_the_invariants_one_by_one(
     sabotage: Sabotage, monkeypatch: pytest.MonkeyPatch

@@ -16,6 +16,7 @@ LOAD = Workload(segments_per_s=4.0, segment_bytes=MIB)
 PRICES = Fleet(workers=0, fixed_ms=1_000.0, ms_per_mib=1_000.0)
 
 
+@pytest.mark.slow
 def test_the_demand_is_what_the_load_costs() -> None:
     sizing = size_fleet(LOAD, PRICES, hours=0.5, seed=1)
     # 4 MiB a second cost 4 slots at level 0, and each further level what is left of the bytes.
@@ -33,6 +34,7 @@ def test_a_fleet_that_is_too_small_has_a_backlog_that_grows() -> None:
     assert small.samples[-1].queued_blocks > 10 * small.samples[len(small.samples) // 10].queued_blocks > 0
 
 
+@pytest.mark.slow
 def test_twice_the_slots_halve_the_workers() -> None:
     one = size_fleet(LOAD, PRICES, hours=0.25, seed=1)
     two = size_fleet(LOAD, Fleet(workers=0, slots=2, fixed_ms=1_000.0, ms_per_mib=1_000.0), hours=0.25, seed=1)

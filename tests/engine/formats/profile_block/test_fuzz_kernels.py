@@ -22,6 +22,7 @@ def tried(first_seed: int, count: int, seeds: list[Sections], folder: Path, *, c
     return Counter(try_one(number, seeds, scratch, compare=compare) for number in range(first_seed, first_seed + count))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first_seed", [1, 10_001, 20_001])
 def test_damaged_sections_end_in_a_typed_error_or_the_twins_result(tmp_path: Path, first_seed: int) -> None:
     outcomes = tried(first_seed, 1000, made_seeds(), tmp_path, compare=True)
@@ -29,6 +30,7 @@ def test_damaged_sections_end_in_a_typed_error_or_the_twins_result(tmp_path: Pat
     assert min(outcomes.values()) > 20
 
 
+@pytest.mark.slow
 @pytest.mark.foreign_data
 def test_damaged_real_sections_end_in_a_typed_error(foreign_blocks: ForeignBlocks, tmp_path: Path) -> None:
     seeds = [

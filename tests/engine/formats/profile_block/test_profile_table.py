@@ -171,6 +171,7 @@ def test_compressed_columns_are_refused_because_they_may_be_bombs() -> None:
         read(rewritten([make_row()], lambda table: table, compression="ZSTD"))
 
 
+@pytest.mark.slow
 def test_more_values_than_the_bytes_can_hold_are_refused() -> None:
     rows = [make_row(0, values=(1,) * 50_000)]
     data = rewritten(rows, lambda table: table, compression="NONE", use_dictionary=True)
@@ -233,6 +234,7 @@ def test_a_section_is_streamed_one_read_per_row_group() -> None:
     assert sum(length for _, length in reads) < len(data)
 
 
+@pytest.mark.slow
 def test_large_row_groups_come_in_batches_of_bounded_size() -> None:
     samples = 2000
     rows = [make_row(position, values=tuple(range(1, samples + 1))) for position in range(100)]

@@ -139,6 +139,7 @@ def test_an_old_file_with_three_trees_re_encodes_byte_for_byte(
     assert implementation.encode_symbols([first, second]) == data
 
 
+@pytest.mark.slow
 @given(partitions(), partitions(partition_id=(1 << 64) - 1))
 @settings(max_examples=60)
 def test_what_is_written_is_read(
@@ -322,6 +323,7 @@ def test_the_twin_charges_lines_before_it_decodes_them() -> None:
         _symbol_tables_py.read_locations(ByteReader(cut, "symbols"), 100, refuse)
 
 
+@pytest.mark.slow
 def test_the_bounds_of_partitions_add_up(implementation: Implementation) -> None:
     strings = [b"", *(b"%d" % number for number in range(25_000))]
     parts = [replace(dense("functions", 25_000), id=number, strings=strings) for number in range(3)]

@@ -47,6 +47,7 @@ def test_tables_of_any_kind_pass(codec: Any) -> None:
     check(out.getvalue())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [1, 2, 4, 0x10, 0x5A, 0x80, 0xFF])
 def test_damage_is_a_typed_error_or_is_passed_to_pyarrow(change: int) -> None:
     data = table([[ROW]])
@@ -98,6 +99,7 @@ def test_deep_nesting_is_refused() -> None:
         check(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [0x10, 0xFF])
 def test_no_damaged_footer_ends_the_process_of_a_reader(change: int) -> None:
     """Without the look before, pyarrow ends the process on some of these: this test would not come back."""

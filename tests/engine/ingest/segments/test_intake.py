@@ -131,6 +131,7 @@ def test_the_build_loads_the_compiled_intake() -> None:
     assert expected == intake.IMPLEMENTATION
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=120, deadline=None)
 def test_equal_pushes_give_equal_segments(seed: int) -> None:
@@ -146,6 +147,7 @@ def test_the_random_pushes_are_stored_as_often_as_they_are_refused() -> None:
     assert len(added) // 10 < refused < len(added) * 9 // 10
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=120, deadline=None)
 def test_any_reference_and_number_is_stored_or_refused_alike(data: st.DataObject) -> None:

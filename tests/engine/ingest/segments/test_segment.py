@@ -450,6 +450,7 @@ def mutated(message: bytes, draw: random.Random) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.slow
 def test_a_damaged_profile_is_refused_or_makes_a_readable_segment() -> None:
     draw, refused, stored = random.Random(20240711), 0, 0
     labels = {"thread": "main", "span_id": "0100000000000000"}

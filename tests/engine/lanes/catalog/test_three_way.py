@@ -64,6 +64,7 @@ def test_a_diff_is_that_of_two_dictionaries_however_they_are_cut(
     assert list(found.items()) == [(key, (left.get(key), right.get(key))) for key in keys]
 
 
+@pytest.mark.slow
 @given(STATES, STATES, STATES, st.sampled_from([SMALL, OTHER]), st.sampled_from([None, *Side]))
 @settings(deadline=None, max_examples=200)
 def test_a_merge_is_that_of_three_dictionaries(

@@ -254,6 +254,7 @@ def test_locations_differ_by_address_and_folding(merge: Callable[..., MergedData
     ]
 
 
+@pytest.mark.slow
 def test_a_row_group_ends_with_its_rows_or_its_bytes(merge: Callable[..., MergedDataset]) -> None:
     many = make_sections([row(id=number, time_ns=TIME_NS + number) for number in range(ROW_GROUP_ROWS + 1)])
     assert row_groups(merge(many)) == [ROW_GROUP_ROWS, 1]
@@ -379,6 +380,7 @@ def test_symbols_that_decode_to_far_more_than_their_bytes_are_refused(merge: Cal
         merge(with_symbols(sections, [partition]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("section", ["profiles", "series_index", "symbols"])
 def test_a_flipped_byte_is_refused_with_its_object_and_section(
     merge: Callable[..., MergedDataset], section: str
@@ -426,6 +428,7 @@ random_rows = st.builds(
 random_sources = st.lists(st.lists(random_rows, max_size=6), min_size=1, max_size=4)
 
 
+@pytest.mark.slow
 @given(random_sources)
 @settings(max_examples=50)
 def test_a_merge_keeps_exactly_the_distinct_rows(

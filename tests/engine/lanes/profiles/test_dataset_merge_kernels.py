@@ -140,6 +140,7 @@ def assert_equal_merges(sources: Sequence[Sections], folder: Path, selection: An
     return one
 
 
+@pytest.mark.slow
 @given(st.lists(datasets(), min_size=1, max_size=4), st.data())
 @settings(max_examples=60, deadline=None)
 def test_any_datasets_merge_to_the_bytes_of_the_twin(
@@ -157,6 +158,7 @@ def test_many_ids_of_one_key_are_distinguished(tmp_path: Path) -> None:
     assert merged.row_count == 40
 
 
+@pytest.mark.slow
 def test_a_duplicate_at_the_end_of_a_row_group_is_dropped_once(tmp_path: Path) -> None:
     """The row that does not fit any more must not count as its own duplicate."""
     many = [row(id=n, time_ns=TIME_NS + n // 20) for n in range(ROW_GROUP_ROWS + 15)]

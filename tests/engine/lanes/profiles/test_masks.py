@@ -91,6 +91,7 @@ def contents(merged: MergedDataset) -> tuple[object, ...]:
     return (entries, merged.series, merged.row_count, merged.sample_count, merged.min_time_ns, merged.max_time_ns)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60)
 @given(
     sources=st.lists(st.lists(rows(), min_size=1, max_size=8), min_size=2, max_size=3),

@@ -66,6 +66,7 @@ def estimate(spec: ProfileMergeSpec, store: ObjectStore) -> int:
     return estimate_bytes([reader.dataset_source(dataset) for reader, dataset in readers])
 
 
+@pytest.mark.slow
 def test_a_dataset_three_times_the_budget_is_cut_by_series(
     merging: Implementation, store: ObjectStore, scratch: Scratch, wide_source: list[SourceObject]
 ) -> None:
@@ -108,6 +109,7 @@ def _peak(store_url: str, scratch: Scratch, spec: ProfileMergeSpec, budget: int)
     return tracemalloc.get_traced_memory()[1], len(parts)
 
 
+@pytest.mark.slow
 def test_a_cut_merge_holds_less_at_once(store: ObjectStore, scratch: Scratch, wide_source: list[SourceObject]) -> None:
     """In processes of their own: what else a test run has in memory, or does meanwhile, is counted too."""
     spec = merge_spec(wide_source[:1])

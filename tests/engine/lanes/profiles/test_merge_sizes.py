@@ -65,6 +65,7 @@ def of_sources(store: ObjectStore, sources: Sequence[SourceObject]):
     return samples_in(store, metas)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cap", [16_000, 10_000, 8_000])
 def test_no_result_block_is_above_its_cap_and_no_sample_is_lost(
     merging: Implementation, store: ObjectStore, scratch: Scratch, cap: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -112,6 +113,7 @@ def test_reading_a_dataset_finds_every_series_once(sources: list[list[tuple[int,
     assert all(left[-1] < right[0] for left, right in pairwise(in_order) if left and right)
 
 
+@pytest.mark.slow
 def test_small_datasets_are_counted_with_the_buffer_they_are_read_into() -> None:
     below = source(profiles=WHOLE_DATASET_BYTES - 1010)
     above = source(profiles=WHOLE_DATASET_BYTES - 1009)

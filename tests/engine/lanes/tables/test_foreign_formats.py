@@ -58,6 +58,7 @@ def at(base: str, folder: str) -> ObjectStore:
     return open_store(base.format(folder))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", ["folder", "bucket"], indirect=True)
 def test_a_table_is_found_from_its_own_folder_and_from_any_below(base: str) -> None:
     top, place = at(base, ""), at(base, "lake/db/events")
@@ -73,6 +74,7 @@ def test_a_table_is_found_from_its_own_folder_and_from_any_below(base: str) -> N
     assert check_place(place) == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", ["folder", "bucket"], indirect=True)
 def test_a_table_is_found_within_a_folder(base: str) -> None:
     store = at(base, "lake")
@@ -148,6 +150,7 @@ def test_iceberg_is_recognised_behind_any_number_of_other_objects(
         check_place(store)
 
 
+@pytest.mark.slow
 def test_a_refused_listing_of_a_parent_is_reported(s3_credentials: None, tmp_path: Path) -> None:
     with running_file_s3(tmp_path, listed_below="lake/db/events/") as (server, _):
         store = at(server.store_url("bucket", "{}"), "lake/db/events")

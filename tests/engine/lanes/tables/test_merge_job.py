@@ -149,6 +149,7 @@ def random_table(seed: int, count: int, presorted: bool) -> pa.Table:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("presorted", [True, False])
 @pytest.mark.parametrize("sort_columns", [(), ("name",)])
 @pytest.mark.parametrize("memory", [512 << 20, 200_000])
@@ -266,6 +267,7 @@ def datasets(draw: st.DrawFn) -> list[pa.Table]:
     return tables
 
 
+@pytest.mark.slow
 @QUICK
 @given(
     tables=datasets(),

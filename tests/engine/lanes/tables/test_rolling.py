@@ -112,6 +112,7 @@ def close(first: dict[tuple[Any, ...], tuple[Any, ...]], second: dict[tuple[Any,
     )
 
 
+@pytest.mark.slow
 @QUICK
 @given(first=ROWS, second=ROWS, later=ROWS)
 def test_rows_become_those_of_a_plain_group_by_once_and_again(

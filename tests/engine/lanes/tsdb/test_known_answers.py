@@ -21,6 +21,7 @@ def test_labels_samples_and_layout_of_chunks_are_the_known_ones(real_blocks: Rea
         assert found == {name: answer[name] for name in found}
 
 
+@pytest.mark.slow
 def test_a_real_block_is_found_sound_and_has_the_known_counts(real_blocks: RealBlocks) -> None:
     for folder, answer in zip(real_blocks.folders(), real_blocks.answers, strict=True):
         counts = asdict(verify_block(folder))
@@ -45,6 +46,7 @@ def test_meta_json_is_read_and_written_back_byte_for_byte(real_blocks: RealBlock
         assert encode_meta(meta) == data
 
 
+@pytest.mark.slow
 def test_postings_find_the_series_and_the_symbols_are_all_there(real_blocks: RealBlocks) -> None:
     for folder, answer in zip(real_blocks.folders(), real_blocks.answers, strict=True):
         index = BlockReader(folder).index

@@ -46,6 +46,7 @@ def write_all(root: Path, blocks: list[SmallBlock]) -> tuple[list[Path], list[di
     return folders, [without_deleted(each, block.deleted) for each, block in zip(contents, blocks, strict=True)]
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.lists(small_blocks(), min_size=1, max_size=4), st.data())
 def test_any_sequence_of_merges_gives_the_samples_of_a_naive_one(
@@ -72,6 +73,7 @@ def test_any_sequence_of_merges_gives_the_samples_of_a_naive_one(
         assert expected == {}
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     st.lists(small_blocks(), min_size=1, max_size=4),
@@ -102,6 +104,7 @@ def test_both_implementations_give_the_same_bytes_in_any_order_of_sources(
         assert times == {labels: samples.keys() for labels, samples in naive_merge(contents).items()}
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.lists(small_blocks(), min_size=1, max_size=3), st.integers(1, 4))
 def test_partitions_are_disjoint_whole_together_and_nest(

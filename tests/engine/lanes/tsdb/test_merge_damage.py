@@ -220,6 +220,7 @@ def outcome(root: Path, changes: dict[str, bytes]) -> dict[str, bytes] | str:
 
 
 # What a merge does not read: the parts of an index behind the series, but for the table of contents.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["chunks/000001", "index", "tombstones"])
 def test_a_changed_byte_is_found_or_makes_no_difference(tmp_path: Path, name: str) -> None:
     answer = merge(tmp_path, {})

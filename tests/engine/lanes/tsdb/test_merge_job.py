@@ -326,6 +326,7 @@ run(spec, open_store(spec.bucket_url), scratch=Path(sys.argv[2]))
 """
 
 
+@pytest.mark.slow
 def test_a_kill_in_the_middle_of_an_upload_leaves_nothing_that_others_see(
     spec: TsdbMergeSpec, store: ObjectStore, scratch: Path, tmp_path: Path
 ) -> None:

@@ -36,6 +36,7 @@ def merged(blocks: RealBlocks, answer: dict[str, Any], parent: Path, winner: Win
     return outcome
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("each_series_merge")
 def test_under_its_rule_the_bytes_are_those_of_prometheus(real_blocks: RealBlocks, tmp_path: Path) -> None:
     for answer in real_blocks.results:
@@ -54,6 +55,7 @@ def test_under_its_rule_the_bytes_are_those_of_prometheus(real_blocks: RealBlock
         assert list(outcome.meta.compaction.sources) == answer["sources"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("each_series_merge")
 def test_under_ours_only_conflicting_values_differ(
     real_blocks: RealBlocks, tmp_path: Path, request: pytest.FixtureRequest

@@ -37,6 +37,7 @@ def table(root: Path, number: int, symbols: set[bytes]) -> SymbolTable:
     return IndexReader(root / str(number)).symbols
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sets(st.binary(max_size=3), max_size=12), max_size=4),
     st.one_of(st.none(), st.integers(0, (1 << 12) - 1)),

@@ -159,6 +159,7 @@ def refusals(folder: Path, other: Path, root: Path) -> Iterator[BadObject]:
                         yield error
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_no_waiting_for_the_disk")
 @settings(max_examples=EXAMPLES)
 @given(WHERE, st.integers(0, 5), st.integers(0, 400), st.integers(0, 255))

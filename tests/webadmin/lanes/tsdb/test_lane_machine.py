@@ -10,9 +10,9 @@ import pytest
 from engine.lanes.tsdb.jobs import TsdbMergeSpec
 from engine.protocol.messages import FailureReason, JobUpdate, UpdateStatus
 from engine.schedule.model import HOLDING_STATES, LIVE_STATES, JobState
-from engine.schedule.replay import apply_entry
-from engine.schedule.replayed import ReplayedState
 from engine.storage import ObjectStore
+from tests.log_replay.replay import apply_entry
+from tests.log_replay.state import ReplayedState
 from tests.webadmin.lanes.tsdb.conftest import ORDER
 from tests.webadmin.lanes.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, origins, put_block, visible
 from tests.webadmin.service import Service

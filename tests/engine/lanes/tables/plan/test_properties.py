@@ -87,6 +87,7 @@ def seen_by_hour(segments: Sequence[Segment]) -> dict[int, list[Segment]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.row("tables-invariant-2")
 @FEW
 @given(timelines(), policies)
@@ -127,6 +128,7 @@ def test_every_chunk_equals_a_count_by_hour(segments: list[Segment], policy: Tim
     assert sorted(covered) == sorted(hours)  # and so I2: every share is in exactly one chunk
 
 
+@pytest.mark.slow
 @pytest.mark.row("tables-invariant-1")
 @FEW
 @given(timelines(), policies, st.randoms(use_true_random=False))
@@ -174,6 +176,7 @@ def test_tasks_satisfy_their_invariants(segments: list[Segment], policy: Timelin
         assert all(by_name[name].colour < task.colour for name in task.deps)
 
 
+@pytest.mark.slow
 @FEW
 @given(timelines(), policies.filter(lambda policy: policy.spanning is Spanning.CLOSURE))
 def test_whole_files_are_never_cut_between_tasks(segments: list[Segment], policy: TimelinePolicy) -> None:
@@ -189,6 +192,7 @@ def test_whole_files_are_never_cut_between_tasks(segments: list[Segment], policy
             assert holder.keys().isdisjoint(chunk.shared)
 
 
+@pytest.mark.slow
 @pytest.mark.row("tables-invariant-8", "tables-invariant-9")
 @FEW
 @given(timelines(), policies)
@@ -258,6 +262,7 @@ def test_priorities_are_exact_and_grow_with_the_gain(
     assert priority(age_ms=age_ms + more) <= priority()
 
 
+@pytest.mark.slow
 @FEW
 @given(timelines(), policies)
 def test_priorities_of_a_plan_are_the_exact_ones(segments: list[Segment], policy: TimelinePolicy) -> None:

@@ -48,6 +48,7 @@ def written_again(source: BlockReader, parent: Path, ulid: str, chunk_file_bytes
     return parent / ulid
 
 
+@pytest.mark.slow
 @pytest.mark.foreign_data
 @pytest.mark.parametrize("layout_name", ["cortex", "thanos"])
 def test_real_blocks_go_through_a_bucket_unchanged(

@@ -62,6 +62,7 @@ def test_blocks_appear_become_complete_and_vanish(bucket: Bucket) -> None:
     assert (scan.vanished, scan.known.complete) == ((first,), {second})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout_name", ["cortex", "thanos"])
 def test_a_scan_with_nothing_new_costs_the_same_whatever_there_is(any_store: ObjectStore, layout_name: str) -> None:
     bucket = Bucket(any_store, layout_name)
@@ -341,6 +342,7 @@ def test_a_folder_that_cannot_be_listed_is_an_error(bucket: Bucket) -> None:
 OPERATIONS = ("files", "meta", "bad", "delete", "unmeta", "mark", "unmark", "no-compact", "mark-in-block", "scan")
 
 
+@pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.data())
 def test_scans_of_what_changed_add_up_to_a_scan_of_everything(
