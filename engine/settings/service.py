@@ -24,8 +24,8 @@ from engine.settings.base import (
 KEPT = "created once, stored in LITHIFY_HOME"
 
 
-def _in_home(scheme: str, name: str) -> Any:
-    return lambda found: f"{scheme}://{found['LITHIFY_HOME']}/{name}"
+def _in_home(prefix: str, name: str) -> Any:
+    return lambda found: f"{prefix}{found['LITHIFY_HOME']}/{name}"
 
 
 class BrokerSettings(EnvironmentSettings):
@@ -47,7 +47,7 @@ class InstallationSettings(BrokerSettings):
     )
     OBJECT_STORE_URL: StoreUrl = setting(
         "the object store: file:///path or s3://bucket/prefix?endpoint=…&region=…",
-        default_factory=_in_home("file", "objects"),
+        default_factory=_in_home("file://", "objects"),
         default_text="a folder in LITHIFY_HOME",
     )
     LOG_LEVEL: LogLevel = setting("level of the console log", "INFO")
@@ -70,7 +70,7 @@ class ServiceSettings(InstallationSettings):
     )
     DATABASE_URL: str = setting(
         "sqlite:///path or postgresql://…; parameters of the URL are passed to libpq",
-        default_factory=_in_home("sqlite", "lithify.sqlite3"),
+        default_factory=_in_home("sqlite:///", "lithify.sqlite3"),
         default_text="SQLite in LITHIFY_HOME",
         secret="url",
     )
@@ -82,7 +82,7 @@ class ServiceSettings(InstallationSettings):
     )
     TABLES_URL: StoreUrl = setting(
         "a tenant may create tables in its own folder below it",
-        default_factory=_in_home("file", "tables"),
+        default_factory=_in_home("file://", "tables"),
         default_text="a folder in LITHIFY_HOME",
     )
     SECRET_KEY: str = setting("Django's secret key", "", default_text=KEPT, secret="value")

@@ -298,3 +298,13 @@ def test_a_shared_folder_keeps_its_mode(tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
     assert private_folder(tmp_path) == tmp_path
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o1777
+
+
+def test_without_configuration_database_and_stores_are_in_the_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_only(monkeypatch, LITHIFY_HOME=str(tmp_path / "home"))
+    settings = ServiceSettings.read()
+    assert database_settings(settings.DATABASE_URL)["NAME"] == str(tmp_path / "home/lithify.sqlite3")
+    assert settings.OBJECT_STORE_URL == f"file://{tmp_path}/home/objects"
+    assert settings.TABLES_URL == f"file://{tmp_path}/home/tables"
