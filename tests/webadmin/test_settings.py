@@ -303,8 +303,8 @@ def test_a_shared_folder_keeps_its_mode(tmp_path: Path) -> None:
 def test_without_configuration_database_and_stores_are_in_the_home_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_only(monkeypatch, LITHIFY_HOME=str(tmp_path / "home"))
+    set_only(monkeypatch, {"LITHIFY_HOME": str(tmp_path / "home")})
     settings = ServiceSettings.read()
     assert database_settings(settings.DATABASE_URL)["NAME"] == str(tmp_path / "home/lithify.sqlite3")
-    assert settings.OBJECT_STORE_URL == f"file://{tmp_path}/home/objects"
-    assert settings.TABLES_URL == f"file://{tmp_path}/home/tables"
+    assert f"file://{tmp_path}/home/objects" == settings.OBJECT_STORE_URL
+    assert f"file://{tmp_path}/home/tables" == settings.TABLES_URL
