@@ -63,7 +63,7 @@ def test_more_than_any_block_has_is_refused(monkeypatch: pytest.MonkeyPatch, lim
     one, two = tombstones_bytes((7, 20, 30)), tombstones_bytes((7, 20, 30), (8, 20, 30))
     monkeypatch.setattr(tombstones, limit, most)
     assert len(decode_tombstones(one)) == 1
-    with pytest.raises(LimitExceeded, match=f"{most} "):
+    with pytest.raises(LimitExceeded, match=rf"\b{most}\b"):
         decode_tombstones(two)
 
 
