@@ -179,7 +179,7 @@ def ready(machine: Machine) -> Machine:
     return machine
 
 
-def test_check_lints_and_runs_the_tests_of_the_engine_in_two_processes(ready: Machine) -> None:
+def test_check_lints_and_runs_the_quick_tests_of_the_engine(ready: Machine) -> None:
     done = ready.dev("check")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [

@@ -167,6 +167,7 @@ def test_every_truncation_is_refused_or_read_alike() -> None:
     assert sum(isinstance(one, tuple) for one in outcomes) > len(message) // 2
 
 
+@pytest.mark.slow
 def test_twin_and_compiled_agree_on_mutated_profiles() -> None:
     draw = random.Random(SEED)
     seed = encode_profile(made_profile(6), compress=False)
@@ -302,6 +303,7 @@ def test_real_files_cut_at_every_97th_byte_are_refused_or_read_alike(foreign_dat
             both(message[:end])
 
 
+@pytest.mark.slow
 @pytest.mark.foreign_data
 def test_a_large_real_file_cut_anywhere_never_harms_the_compiled_parser(foreign_data: Path) -> None:
     for _, message in foreign_messages(foreign_data):

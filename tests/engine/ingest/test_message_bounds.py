@@ -87,6 +87,7 @@ def test_an_export_of_too_much_is_refused_before_it_is_parsed(body: bytes, is_js
     assert refused.value.reason == "malformed_request"
 
 
+@pytest.mark.slow
 def test_the_bounds_are_met_and_not_exceeded() -> None:
     check_message(EMPTY * SERIES_MAX, push_pb2.PushRequest.DESCRIPTOR, first_max=SERIES_MAX)
     body = field(1, EMPTY * (FIELDS_MAX - 1))

@@ -156,6 +156,7 @@ def test_deep_stacks_many_labels_and_missing_values_do_not_pass() -> None:
     assert screened(bare(made()) + b"\x12\x04\x08\x01\x10\x01")
 
 
+@pytest.mark.slow
 @needs_screen
 def test_text_passes_if_python_can_decode_it() -> None:
     texts = [bytes([*lead, *tail]) for lead in ([], [0x41] * 7, [0x41] * 8) for tail in _sequences()]

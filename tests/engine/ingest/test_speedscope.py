@@ -105,6 +105,7 @@ def test_what_is_no_speedscope_file_is_refused(data: bytes) -> None:
         parse_speedscope(data)
 
 
+@pytest.mark.slow
 def test_a_million_open_frames_are_refused_before_they_cost_memory() -> None:
     with pytest.raises(Refused, match="too deep"):
         parse_speedscope(file_of(evented(*[("O", A, at) for at in range(20_000)])))

@@ -13,6 +13,7 @@ from engine.placement.plots.traces import TRACES, Trace
 SVG = "{http://www.w3.org/2000/svg}"
 
 
+@pytest.mark.slow
 def test_there_is_a_picture_of_every_trace_and_archetype() -> None:
     pictures = all_plots()
     assert len(pictures) == len(TRACES) + len(ARCHETYPES) == 10

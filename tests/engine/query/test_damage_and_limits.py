@@ -239,6 +239,7 @@ def test_the_reported_cost_equals_the_requests_to_the_store(engine: QueryEngine,
     assert all(cost.phases[name] > 0 for name in ("open", "series", "rows", "symbols", "merge"))
 
 
+@pytest.mark.slow
 def test_only_the_requested_columns_of_a_large_dataset_are_read(
     engine: QueryEngine, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

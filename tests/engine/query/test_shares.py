@@ -328,6 +328,7 @@ def test_stacks_are_unrolled_as_they_were(stacks: list[list[str]], draw) -> None
     assert unrolled.bytes_of(nodes).tolist() == sizes
 
 
+@pytest.mark.slow
 def test_a_stack_without_end_is_refused_before_it_is_unrolled() -> None:
     depth = unrolled_stacks.STACK_FRAMES_MAX + 1
     table = stack_table(symbol_partition([["main"]]))

@@ -121,6 +121,7 @@ def test_an_endless_program_is_recorded_in_three_kinds_and_stopped(tmp_path: Pat
             assert not any(b"recording" in string for string in profile.strings)
 
 
+@pytest.mark.slow
 def test_a_program_that_ends_early_is_recorded_until_it_ends_or_again(tmp_path: Path) -> None:
     once = run_recorder(tmp_path / "once", ENDS_EARLY, "--seconds", "30", "--without-memory")
     assert "profiles in" in once.stderr

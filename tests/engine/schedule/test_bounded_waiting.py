@@ -159,6 +159,7 @@ def test_a_tenant_that_comes_with_one_job_is_served_after_at_most_one_job_of_eac
     assert polls_until(world, capacity, -(-(len(others) + 1) // capacity))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     others=st.lists(st.tuples(sizes, st.integers(1, 5)), min_size=1, max_size=5),

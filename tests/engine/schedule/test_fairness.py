@@ -127,6 +127,7 @@ def test_what_was_declined_is_not_paid_for() -> None:
 tenant_lists = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 50), st.integers(0, 10**6)), min_size=1, max_size=6)
 
 
+@pytest.mark.slow
 @given(tenant_lists, st.integers(0, 60), st.randoms())
 def test_capacity_is_used_fully_and_input_order_has_no_effect(
     rows: list[tuple[int, int, int]], capacity: int, random

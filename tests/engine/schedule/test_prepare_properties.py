@@ -128,6 +128,7 @@ def _report(job: JobView, status: UpdateStatus, is_good: bool) -> Report:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.row("invariant-17", "invariant-22")
 @settings(max_examples=60)
 @given(snapshots())
@@ -138,6 +139,7 @@ def test_preparing_is_pure_and_deterministic(snapshot: ScheduleSnapshot) -> None
     assert prepare(before) == first
 
 
+@pytest.mark.slow
 @pytest.mark.row("invariant-22")
 @settings(max_examples=60)
 @given(snapshots(), st.randoms())
@@ -150,6 +152,7 @@ def test_the_order_of_rows_has_no_effect(snapshot: ScheduleSnapshot, random) -> 
     assert prepare(shuffled) == prepare(snapshot)
 
 
+@pytest.mark.slow
 @pytest.mark.row("invariant-24", "invariant-10", "invariant-14")
 @settings(max_examples=60)
 @given(snapshots())
@@ -193,6 +196,7 @@ def _after(snapshot: ScheduleSnapshot, changes: ChangeSet) -> int:
     return snapshot.live_job_count - len(changes.completed) - parked + len(changes.created)
 
 
+@pytest.mark.slow
 @pytest.mark.row("invariant-11")
 @settings(max_examples=60)
 @given(snapshots())

@@ -68,6 +68,7 @@ def test_a_refused_push_changes_nothing() -> None:
     assert drained(queue) == ["a"]
 
 
+@pytest.mark.slow
 def test_popped_items_are_released() -> None:
     queue, item = _priority_queue.PriorityQueue(), object()
     before = sys.getrefcount(item)

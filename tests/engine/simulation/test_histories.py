@@ -56,6 +56,7 @@ def test_the_histories_contain_what_they_are_meant_to_survive() -> None:
     assert report.orders["rewrite"] > 0, "no block was ever rewritten for a delete request"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sabotage", sorted(set(Sabotage) - {Sabotage.NONE}))
 def test_a_safeguard_taken_away_is_noticed_within_a_thousand_histories(sabotage: Sabotage) -> None:
     name, number, message = _first_failure(sabotage)
@@ -115,6 +116,7 @@ def test_one_worker_of_eight_slots_ends_like_eight_of_one(seed: int) -> None:
     assert ends[0].parked_jobs == ends[1].parked_jobs == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_moving_the_clocks_of_workers_changes_nothing(seed: int) -> None:
     compare_clocks(HistoryName(seed=seed))

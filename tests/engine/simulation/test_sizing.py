@@ -26,6 +26,7 @@ def test_the_demand_is_what_the_load_costs() -> None:
     assert 0.5 < sizing.utilisation < 0.95
 
 
+@pytest.mark.slow
 def test_a_fleet_that_is_too_small_has_a_backlog_that_grows() -> None:
     small = size_fleet(LOAD, Fleet(workers=2, fixed_ms=1_000.0, ms_per_mib=1_000.0), hours=0.5, seed=1)
     assert small.workers == 2 < small.workers_needed

@@ -56,6 +56,7 @@ def test_a_bucket_has_prefix_endpoint_and_region() -> None:
     assert not is_local("s3://some-bucket")
 
 
+@pytest.mark.slow
 def test_the_environment_fills_what_the_url_leaves_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_REGION", "us-west-2")

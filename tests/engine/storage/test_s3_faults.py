@@ -91,6 +91,7 @@ def test_a_body_that_breaks_off_is_read_again(store: ObjectStore, server: Script
     assert store.get("a") == b"content"
 
 
+@pytest.mark.slow
 def test_retries_end_with_an_error_that_names_operation_and_key(store: ObjectStore, server: ScriptedS3) -> None:
     for _ in range(3):
         server.then_error(503, "SlowDown")
@@ -119,6 +120,7 @@ def test_a_store_that_ignores_ranges_is_noticed(store: ObjectStore, server: Scri
         store.get_range("a", 0, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("status", "code"), [(501, "NotImplemented"), (400, "InvalidArgument")])
 def test_a_store_without_conditions_is_reported_as_refusing(
     store: ObjectStore, server: ScriptedS3, status: int, code: str
@@ -135,6 +137,7 @@ def test_a_store_that_overlooks_conditions_is_reported_as_ignoring(store: Object
     assert store.probe_conditional_create() is ConditionalCreate.IGNORED
 
 
+@pytest.mark.slow
 def test_a_create_that_conflicts_with_another_is_retried(store: ObjectStore, server: ScriptedS3) -> None:
     server.then_error(409, "ConditionalRequestConflict").then_error(412, "PreconditionFailed")
     assert not store.create("a", b"x")
@@ -164,6 +167,7 @@ def test_a_failing_completion_aborts_the_upload(store: ObjectStore, server: Scri
     assert server.asked == ["POST uploads", "PUT partNumber uploadId", "POST uploadId", "DELETE uploadId"]
 
 
+@pytest.mark.slow
 def test_a_completion_whose_answer_was_lost_is_recognised(store: ObjectStore, server: ScriptedS3) -> None:
     server.then(200, BEGUN).then(200, ETag='"1"').then_error(500, "InternalError").then_error(404, "NoSuchUpload")
     server.then(200, Content_Length=str(PART_SIZE), Last_Modified="Mon, 01 Jan 2024 00:00:00 GMT")

@@ -93,6 +93,7 @@ def by_pages(data: bytes) -> pa.Table | None:
     return found
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(table_rows, max_size=6), max_size=3), layouts)
 @settings(max_examples=40)
 def test_every_layout_is_read_as_pyarrow_reads_it(
@@ -140,6 +141,7 @@ def many_rows(count: int) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 def test_many_pages_and_full_blocks_are_put_together(version: str) -> None:
     layout = {"data_page_version": version, "data_page_size": 500, "use_dictionary": False, "delta": INTEGERS}

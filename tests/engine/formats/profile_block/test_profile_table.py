@@ -97,6 +97,7 @@ def test_every_truncation_of_a_real_table_is_refused(foreign_blocks: ForeignBloc
             read(data)
 
 
+@pytest.mark.slow
 @pytest.mark.foreign_data
 def test_flipped_bytes_of_a_real_table_do_no_worse_than_a_typed_error(foreign_blocks: ForeignBlocks) -> None:
     """Such tables carry no page checksums; what the values' sums do not show stays unseen, but nothing crashes."""

@@ -164,6 +164,7 @@ MATCHERS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(MATCHERS, max_size=5))
 def test_a_selector_reads_as_it_was_written(matchers: list[Matcher]) -> None:
     assert parse_selector("{" + ", ".join(map(str, matchers)) + "}") == tuple(matchers)

@@ -104,6 +104,7 @@ def test_real_sections_re_encode_byte_for_byte(implementation: Implementation, f
         assert implementation.encode_symbols(implementation.decode_symbols(section)) == section
 
 
+@pytest.mark.slow
 @pytest.mark.foreign_data
 @pytest.mark.parametrize("name", KNOWN_SIZES)
 def test_real_sections_hold_what_they_are_known_to(
@@ -297,6 +298,7 @@ def replace_lines(location: Location, lines: tuple[tuple[int, int], ...]) -> Loc
 DENSE_SIZES = {"strings": 16, "functions": 16, "mappings": 40, "lines": 8, "locations": 24, "nodes": 8}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DENSE_SIZES)
 def test_a_section_that_decodes_to_far_more_than_its_bytes_is_refused(
     implementation: Implementation, kind: str, monkeypatch: pytest.MonkeyPatch

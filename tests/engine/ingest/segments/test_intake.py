@@ -165,6 +165,7 @@ def test_any_reference_and_number_is_stored_or_refused_alike(data: st.DataObject
     both(Push(profile))
 
 
+@pytest.mark.slow
 def test_a_parsed_profile_is_stored_as_its_message_is() -> None:
     draw = random.Random(SEED)
     for _ in range(20):

@@ -245,6 +245,7 @@ def test_normalising_twice_changes_nothing_but_the_hash_order() -> None:
     assert len(again.samples) == len(once.samples)
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_a_broken_profile_is_refused_or_made_valid(data: st.DataObject) -> None:

@@ -366,6 +366,7 @@ def raw_stacks(profile: Profile, position: int) -> Counter[tuple[bytes, ...]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.foreign_data
 @pytest.mark.parametrize("name", sorted({*KNOWN, "go-cpu-span-labels"} - {"dotnet-3", "malformed-no-addr-no-line"}))
 def test_real_files_come_out_with_equal_stacks(foreign_data: Path, name: str) -> None:
@@ -473,6 +474,7 @@ def foreign_profiles(foreign_data: Path) -> Iterator[Profile]:
         yield pprof.parse_profile(path.read_bytes())
 
 
+@pytest.mark.slow
 @pytest.mark.foreign_data
 def test_many_real_profiles_share_a_segment_without_mixing(foreign_data: Path) -> None:
     builder = SegmentBuilder(9, "writer-1")

@@ -72,6 +72,7 @@ def test_reads_and_listings_equal_a_dictionary(
     assert got == sorted(expected.items())
 
 
+@pytest.mark.slow
 @given(STATES, LAYERS, LAYERS, KEYS | st.just(b""))
 @settings(deadline=None)
 def test_the_uncommitted_diff_is_that_of_two_dictionaries_with_or_without_a_snapshot(
@@ -222,6 +223,7 @@ def test_a_diff_whose_rows_end_in_an_error_is_an_error() -> None:
         View(commit, broken).list_page()
 
 
+@pytest.mark.slow
 @pytest.mark.row("B85")
 def test_after_a_compaction_a_page_reads_only_what_it_shows() -> None:
     files = new_files()

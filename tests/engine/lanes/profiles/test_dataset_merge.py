@@ -476,6 +476,7 @@ def test_both_implementations_give_the_same_bytes(
     assert results[0] == results[1]
 
 
+@pytest.mark.slow
 @pytest.mark.foreign_data
 def test_a_real_stack_keeps_its_functions(merge: Callable[..., MergedDataset], foreign_blocks: ForeignBlocks) -> None:
     block = foreign_blocks["01JKT3DJRE"]

@@ -155,6 +155,7 @@ def test_merging_a_final_block_again_gives_its_own_symbols(
         assert next(iter(sections(store, result.blocks[0].key).values()))[2] == next(block.sections(2))
 
 
+@pytest.mark.slow
 @pytest.mark.foreign_data
 def test_the_top_functions_are_the_known_ones_before_and_after(
     merging: Implementation, foreign_blocks: ForeignBlocks, store: ObjectStore, scratch: Scratch

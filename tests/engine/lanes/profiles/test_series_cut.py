@@ -90,6 +90,7 @@ def test_stacks_of_other_partitions_are_other_stacks() -> None:
     assert slots.max() < STACK_SLOTS
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.lists(st.tuples(st.integers(0, 5), st.sampled_from("abcdef")), max_size=8), min_size=1, max_size=3),
     st.integers(0, 40_000),

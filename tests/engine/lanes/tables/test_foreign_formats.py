@@ -170,6 +170,7 @@ def footer_file(metadata: dict[bytes, bytes], column: str = "id") -> bytes:
     return buffer.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "kind"),
     [

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from engine.lanes.tables.merge import merge_job
 from engine.lanes.tables.plan.forecast import forecast_plan
 from engine.lanes.tables.plan.granularity import HOUR_MS
@@ -27,6 +29,7 @@ def test_the_second_plan_of_a_large_table_is_empty() -> None:
     assert found.is_fix_point
 
 
+@pytest.mark.slow
 def test_overload_is_worked_off_in_the_end() -> None:
     figures = shedding.run(minutes=120).figures
     assert figures["second_plan_chunks"] == 0

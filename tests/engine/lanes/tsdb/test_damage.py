@@ -54,6 +54,7 @@ def outcome(root: Path, **changes: bytes) -> BlockCounts | BadObject:
         return error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES[:3])
 def test_a_changed_byte_is_found_unless_nothing_refers_to_it(tmp_path: Path, name: str) -> None:
     outcomes = {offset: outcome(tmp_path, **{name: damaged}) for offset, damaged in flips(block_files()[name])}
@@ -63,6 +64,7 @@ def test_a_changed_byte_is_found_unless_nothing_refers_to_it(tmp_path: Path, nam
     assert all(error.object_name == factories.ULID and error.section in FILES for error in errors.values())
 
 
+@pytest.mark.slow
 def test_a_changed_byte_of_meta_json_is_refused_in_words_or_is_a_value_nothing_checks(tmp_path: Path) -> None:
     outcomes = [outcome(tmp_path, **{"meta.json": damaged}) for _, damaged in flips(block_files()["meta.json"])]
     errors = [found for found in outcomes if isinstance(found, BadObject)]
@@ -70,6 +72,7 @@ def test_a_changed_byte_of_meta_json_is_refused_in_words_or_is_a_value_nothing_c
     assert {error.section for error in errors} <= {"meta.json", "chunks/000001"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_cut_short_is_refused(tmp_path: Path, name: str) -> None:
     for damaged in truncations(block_files()[name]):

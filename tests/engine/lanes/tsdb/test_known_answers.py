@@ -15,6 +15,7 @@ from tests.engine.lanes.tsdb.digests import digests
 pytestmark = pytest.mark.foreign_data
 
 
+@pytest.mark.slow
 def test_labels_samples_and_layout_of_chunks_are_the_known_ones(real_blocks: RealBlocks) -> None:
     for folder, answer in zip(real_blocks.folders(), real_blocks.answers, strict=True):
         found = digests(BlockReader(folder))

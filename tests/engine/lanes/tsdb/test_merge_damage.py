@@ -230,6 +230,7 @@ def test_a_changed_byte_is_found_or_makes_no_difference(tmp_path: Path, name: st
     assert outcomes.count(factories.ULID) > len(outcomes) // 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["chunks/000001", "index", "tombstones"])
 def test_bytes_that_end_early_are_refused(tmp_path: Path, name: str) -> None:
     for damaged in truncations(block_files()[name]):

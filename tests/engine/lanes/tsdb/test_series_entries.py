@@ -76,6 +76,7 @@ def read(entries: ModuleType, data: bytes, position: int = 0, most: int = 100, a
     return found
 
 
+@pytest.mark.slow
 @given(rows(), st.integers(0, 40))
 def test_what_is_written_is_read_back_and_both_write_the_same(found: Rows, position: int) -> None:
     batch = series_batch(found)

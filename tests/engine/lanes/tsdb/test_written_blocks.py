@@ -157,6 +157,7 @@ def read_back(folder: Path) -> Iterator[tuple[Labels, list[list[tuple[int, int]]
         yield series.labels, [list(zip(times.tolist(), bits.tolist(), strict=True)) for times, bits in chunks]
 
 
+@pytest.mark.slow
 @given(rows(), st.booleans(), st.integers(0, 200))
 def test_any_block_is_sound_and_equal_when_read_back(
     tmp_path_factory: pytest.TempPathFactory, found: Rows, label_indices: bool, file_size: int
@@ -168,6 +169,7 @@ def test_any_block_is_sound_and_equal_when_read_back(
     assert counts.postings_lists == 1 + len({pair for labels, _ in found for pair in labels})
 
 
+@pytest.mark.slow
 @given(rows(), st.integers(1, 8))
 def test_the_bytes_do_not_depend_on_how_many_labels_a_pass_holds(
     tmp_path_factory: pytest.TempPathFactory, found: Rows, held: int

@@ -202,6 +202,7 @@ def outcome(codec: ModuleType, data: bytes) -> object:
         return type(error)
 
 
+@pytest.mark.slow
 def test_both_give_the_same_samples_or_the_same_error_whatever_is_changed() -> None:
     compiled = pytest.importorskip("engine.formats.prometheus.chunks._xor")
     draw = np.random.default_rng(7)
@@ -231,6 +232,7 @@ def test_both_write_the_same_bytes(samples: list[tuple[int, int]]) -> None:
     assert compiled.encode_xor(times, values) == _xor_py.encode_xor(times, values)
 
 
+@pytest.mark.slow
 def test_the_longest_chunk_has_room(codec: ModuleType) -> None:
     count = (1 << 16) - 1
     draw = np.random.default_rng(3)

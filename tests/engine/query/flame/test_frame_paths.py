@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,6 +41,7 @@ def test_each_place_is_found_by_its_number(stacks: Stacks) -> None:
         assert [parents[one] for one in path] == [0, *path][:-1]
 
 
+@pytest.mark.slow
 @given(STACKS, STACKS)
 def test_a_place_has_the_same_number_in_another_tree(left: Stacks, right: Stacks) -> None:
     one, other = tree_of(left), tree_of(right)

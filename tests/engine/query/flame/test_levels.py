@@ -239,6 +239,7 @@ def test_two_sides_that_add_up_to_too_much_are_refused() -> None:
         flame_graph_diff(half, half)
 
 
+@pytest.mark.slow
 def test_a_deep_tree_has_as_many_levels() -> None:
     graph = flame_graph(tree_of({(b"f",) * 20_000: 7}))
     assert len(graph.levels) == 20_001

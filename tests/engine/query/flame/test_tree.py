@@ -89,6 +89,7 @@ def test_a_tree_is_a_dictionary_of_stacks(stacks: Stacks) -> None:
     assert tree.total == sum(stacks.values())
 
 
+@pytest.mark.slow
 @given(st.lists(stack_sets, max_size=4), st.randoms())
 def test_neither_the_order_nor_the_grouping_of_what_is_added_matters(parts: list[Stacks], draw: object) -> None:
     whole = FlameTree()
@@ -227,6 +228,7 @@ def test_a_tree_has_a_largest_size() -> None:
     assert stacks_of(tree) == {(b"a", b"b", b"c"): 1}
 
 
+@pytest.mark.slow
 def test_a_stack_may_be_as_deep_as_there_are_nodes() -> None:
     depth = 30_000
     tree = FlameTree()

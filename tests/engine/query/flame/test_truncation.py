@@ -91,6 +91,7 @@ def test_a_flame_graph_shows_what_is_large_and_one_other_per_parent(stacks: Stac
     assert keys == sorted(keys)
 
 
+@pytest.mark.slow
 def test_a_deep_tree_below_an_other_is_dropped_whole() -> None:
     tree = tree_of({(b"a", OTHER) * 20_000: 3, (b"b",): 1})
     nodes = shown_nodes(tree, 0)

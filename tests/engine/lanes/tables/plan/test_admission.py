@@ -70,6 +70,7 @@ def test_the_most_urgent_tasks_wait_in_any_order_of_arrival(
     assert [task.name for task in queue] == best(arrivals, limits)
 
 
+@pytest.mark.slow
 @pytest.mark.row("tables-invariant-12", "tables-invariant-13")
 @settings(max_examples=80, deadline=None)
 @given(st.lists(tasks(6), max_size=5), limits_of_queues, st.data())

@@ -87,6 +87,7 @@ def test_local_time_that_comes_twice_or_never_gives_no_empty_chunk() -> None:
     assert after == (ms(2011, 12, 30, 10), ms(2011, 12, 31, 10))
 
 
+@pytest.mark.slow
 @pytest.mark.row("E15")
 @settings(max_examples=300, deadline=None)
 @given(

@@ -141,6 +141,7 @@ def test_order_and_form_of_the_input_have_no_effect(
     assert plan(segments, policy) == plan(mixed, policy) == plan(segments_of_time_chunks(by_chunk), policy)
 
 
+@pytest.mark.slow
 @pytest.mark.row(
     "tables-invariant-3", "tables-invariant-4", "tables-invariant-5", "tables-invariant-6", "tables-invariant-7"
 )

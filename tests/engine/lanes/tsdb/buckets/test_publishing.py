@@ -156,6 +156,7 @@ def outbox(store: ObjectStore, bucket: Bucket, sources: list[str], files: tuple[
     update_index(store, bucket.layout, bucket.folder, now_s=NOW)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_late", [False, True])
 def test_an_outbox_killed_anywhere_leaves_nothing_half_visible_and_resumes(
     bucket: Bucket, result: Path, tmp_path: Path, is_late: bool

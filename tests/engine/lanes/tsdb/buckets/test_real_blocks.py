@@ -75,6 +75,7 @@ def test_real_blocks_go_through_a_bucket_unchanged(
         assert verify_block(fetched).samples == stats.num_samples
 
 
+@pytest.mark.slow
 @pytest.mark.foreign_data
 @pytest.mark.parametrize("layout_name", ["cortex", "thanos"])
 def test_a_block_of_ours_takes_the_place_of_real_ones(
