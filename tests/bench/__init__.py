@@ -1,1 +1,1 @@
-"""Benchmarks: a module each, run by ``./dev bench``; fixed seeds, figures with their unit in the name."""
+"""Benchmarks, one module each, run by ``./dev bench``; fixed seeds, figures with the unit in their name."""

@@ -1,7 +1,7 @@
-"""``python -m tests.bench [NAME] [--json] [--full]``: run one benchmark, or all of them, a line each.
+"""``python -m tests.bench [NAME] [--json] [--full]``: run one benchmark, or all of them, one output line each.
 
-A benchmark is a module of this package with ``NAME`` and ``run(full) -> Figures``; it is found by being there. With
-``--json`` the last line of each is one JSON object; ``--full`` runs the larger, slower variant.
+Every module of this package with ``NAME`` and ``run(full) -> Figures`` is a benchmark. With ``--json`` the last line of
+each is one JSON object; ``--full`` runs the larger, slower variant.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.bench.figures import Figures, machine
 
 
 def benchmarks() -> dict[str, ModuleType]:
-    """Return every benchmark by name."""
+    """Return all benchmarks by name."""
     modules = (
         importlib.import_module(f"tests.bench.{found.name}")
         for found in pkgutil.iter_modules(tests.bench.__path__)
@@ -42,7 +42,7 @@ def line(name: str, result: Figures, *, as_json: bool) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Run what the arguments ask for; 2 if there is no such benchmark."""
+    """Run the benchmarks of the arguments; return 2 for an unknown name."""
     parser = argparse.ArgumentParser(prog="./dev bench", description="Run the benchmarks.")
     parser.add_argument("name", nargs="?", help="the benchmark to run (default: all)")
     parser.add_argument("--json", action="store_true", help="print each result as a JSON object")

@@ -1,10 +1,10 @@
-"""Jobs per second of a fleet that does nothing else: 8 workers, each reports 8 finished jobs and takes 8 new ones.
+"""Jobs per second of an ideal fleet: 8 workers, each reports 8 finished jobs and leases 8 new ones per poll.
 
-Sketch: a job of ten blocks is fifty rows written twice: taken, replaced, tombstones, lineage, results with their
-datasets and ledger entries. At 500 jobs a second that is 25,000 rows a second, which is what PostgreSQL has to give.
+Estimate: a job of ten blocks is fifty rows written twice: leased, replaced, tombstones, lineage, results with their
+datasets and ledger entries. At 500 jobs per second PostgreSQL writes 25,000 rows per second.
 
-Eight threads in two processes call the service function; results are made between polls, as workers would, and are
-part of the time.
+Eight threads in two processes call the service function. Results are built between polls, as workers do, and their time
+is included.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SECONDS, SECONDS_FULL = 8.0, 30.0
 
 
 def run(full: bool) -> Figures:
-    """Let all pollers work for some time; count the jobs whose completion was accepted."""
+    """Run all pollers for a fixed time; count the jobs whose completion was accepted."""
     blocks, seconds = (BLOCKS_FULL, SECONDS_FULL) if full else (BLOCKS, SECONDS)
     with schedule_database():
         Backlog().grow(blocks)
@@ -49,7 +49,7 @@ def run(full: bool) -> Figures:
 
 
 def _look_at_the_jobs(at: float) -> None:
-    """Let the server count the rows, as it does by itself within a minute: it has planned for a table without jobs."""
+    """Run ANALYZE, as autovacuum does within a minute: the plans are for a table without jobs."""
     from django.db import connection
 
     time.sleep(max(0.0, at - time.monotonic()))
@@ -63,7 +63,7 @@ def _work_all(workers: Sequence[str], begin: float, seconds: float) -> int:
 
 
 def _work(worker: str, begin: float, seconds: float) -> int:
-    """Complete what the last poll gave and take as much again; return the jobs completed within the time."""
+    """Complete the jobs of the last poll and lease as many again; return the jobs completed within the time."""
     from django.db import connection
 
     from engine.protocol.messages import PollRequest
@@ -83,13 +83,13 @@ def _work(worker: str, begin: float, seconds: float) -> int:
 
 
 def _success(given: Any) -> Any:
-    """Report what a merge of this job would have written."""
+    """Return the result that a merge of this job would report."""
     from engine.lanes.profiles.jobs import ProfileMergeSpec
     from engine.protocol.messages import JobUpdate, UpdateStatus
     from tests.block_factory import merged_from
 
     spec = ProfileMergeSpec.from_json(given.spec)
-    # The blocks are copies, but each has an id of its own, from which the ids of results follow.
+    # The blocks are copies, but each has its own id, from which the ids of results are derived.
     sources = [dataclasses.replace(_decoded(source.metadata), id=source.id) for source in spec.sources]
     result = merged_from(spec, sources)
     return JobUpdate(job=given.job, token=given.token, status=UpdateStatus.SUCCESS, result=result.to_json())
@@ -103,7 +103,7 @@ def _decoded(metadata: bytes) -> Any:
 
 
 def _check(done: int) -> int:
-    """Return how many jobs are done; every one that was counted must be."""
+    """Return how many jobs are done; every counted one must be."""
     from engine.schedule.model import JobState
     from webadmin.schedule.models import Attempt, Job
 

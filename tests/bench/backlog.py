@@ -1,8 +1,8 @@
-"""A schedule under load, for benchmarks of polls: a backlog of queued blocks that are ready to be merged.
+"""A schedule under load, for benchmarks of polls: a backlog of queued blocks that are ready for compaction.
 
-One real block per queue is added by the service; the others are copied from it by SQL, row for row what the service
-would hold (block, dataset and ledger rows with all their indexes), and the queues' sums are worked out by its own code.
-Half of the blocks are segments, half are first results of tenants.
+One real block per queue is added by the service; the others are copied from it by SQL, with the rows that the service
+would write (block, dataset and ledger rows with all their indexes). The sums of the queues are computed by the
+service's code. Half of the blocks are segments, half are first results of tenants.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SEGMENT_SHARDS = 32
 TENANTS, TENANT_SHARDS = 20, 8
 TENANTS_PER_SEGMENT = 2
 LEASE_SECONDS = 3600
-"""Jobs that nobody reports must stay leased for the length of a benchmark."""
+"""Lease duration: unreported jobs must stay leased during a benchmark."""
 
 KEEP_TEMPLATES = """
 CREATE TABLE bench_block AS SELECT * FROM profiles_block;
@@ -67,7 +67,7 @@ LOADING = {"fsync": "off", "max_wal_size": "8GB"}
 
 @contextlib.contextmanager
 def schedule_database() -> Iterator[dict[str, str]]:
-    """Start PostgreSQL, migrate it, and set Django up on it; yield the environment for processes that join in."""
+    """Start PostgreSQL, migrate it, and set Django up on it; yield the environment for further processes."""
     with embedded_postgresql() as database, tempfile.TemporaryDirectory(prefix="lithify-bench-") as home:
         environment = {"LITHIFY_HOME": home, "DATABASE_URL": database, "LOG_LEVEL": "ERROR"}
         manage(environment, "migrate", "--verbosity", "0")
@@ -85,7 +85,7 @@ def schedule_database() -> Iterator[dict[str, str]]:
 
 
 def set_limits() -> None:
-    """Let jobs stay leased, and as many of them be on the schedule as a benchmark makes."""
+    """Set the lease duration and the job limit for benchmarks."""
     from engine.schedule.limits import EVERYTHING, LimitName
     from webadmin.schedule.services.change_limit import change_limit
     from webadmin.schedule.services.operation import Order
@@ -95,7 +95,7 @@ def set_limits() -> None:
 
 
 class Backlog:
-    """The queued blocks of an index that was empty; they can become more."""
+    """The queued blocks of an initially empty index; their number can grow."""
 
     def __init__(self) -> None:
         from django.db import connection
@@ -111,7 +111,7 @@ class Backlog:
             cursor.execute(KEEP_TEMPLATES)
 
     def grow(self, block_count: int) -> None:
-        """Add about so many blocks, half of them segments; the queues share each half evenly."""
+        """Add about ``block_count`` blocks, half of them segments; the queues share each half evenly."""
         from django.db import connection
 
         from webadmin.lanes.profiles.models import Block
@@ -122,7 +122,7 @@ class Backlog:
             columns=", ".join(columns), values=", ".join(COPIED.get(column, f"b.{column}") for column in columns)
         )
         with _not_durable(), _without_indexes(), connection.cursor() as cursor:
-            cursor.execute("SET session_replication_role = replica")  # copies refer to what their templates refer to
+            cursor.execute("SET session_replication_role = replica")  # Copies have the foreign keys of their templates.
             for level, queue_count in ((0, SEGMENT_SHARDS), (1, TENANTS * TENANT_SHARDS)):
                 first, copies = self._copies[level] + 1, block_count // 2 // queue_count
                 self._copies[level] += copies
@@ -138,7 +138,7 @@ class Backlog:
 
 
 def _templates(time_ms: int) -> Sequence[BlockMeta]:
-    """Return a block for each queue."""
+    """Return one block per queue."""
     ids = iter(range(1, 1 << 20))
 
     def block_id() -> str:
@@ -173,7 +173,7 @@ def _settle() -> None:
 
 @contextlib.contextmanager
 def _not_durable() -> Iterator[None]:
-    """Load faster: what is measured afterwards runs with the server's usual, durable settings."""
+    """Load with relaxed durability; measurements afterwards use the server's usual, durable settings."""
     from django.db import connection
 
     with connection.cursor() as cursor:
@@ -192,9 +192,9 @@ def _not_durable() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_indexes() -> Iterator[None]:
-    """Build the indexes of the big tables anew after the load, which takes a third of the time that keeping them does.
+    """Drop the indexes of the large tables during a load and rebuild them, which takes a third of the time.
 
-    Those of constraints stay.
+    Indexes of constraints are kept.
     """
     from django.db import connection
 

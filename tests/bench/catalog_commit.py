@@ -1,7 +1,7 @@
-"""A commit of 100,000 staged entries over a million, on PostgreSQL and a folder: seal, build, publish.
+"""A commit of 100,000 staged entries to a million, on PostgreSQL and a folder: seal, build, publish.
 
-``s`` is wall time for entries chosen uniformly, ``s_clustered`` for neighbours. The ratios are bytes written to the
-store by bytes of the staged keys, identities and payloads.
+``s`` is wall time for uniformly chosen entries, ``s_clustered`` for adjacent ones. The ratios are bytes written to the
+store per byte of the staged keys, identities and payloads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ENTRIES, ENTRIES_FULL = 1_000_000, 10_000_000
 
 
 def run(full: bool) -> Figures:
-    """Measure in a process of its own."""
+    """Run the benchmark in a subprocess."""
     entries = ENTRIES_FULL if full else ENTRIES
     figures = measured("tests.bench.catalog_commit", entries)
     return Figures(parameters={"entries": entries, "staged": entries // 10}, figures=figures)
@@ -39,7 +39,7 @@ def measure(entries: int) -> dict[str, float]:
 
 
 def _commit(repository: Any, numbers: Any, value: str) -> tuple[float, float]:
-    """Return the seconds of a commit of these entries, and the bytes written by those changed."""
+    """Return the seconds of a commit of these entries, and the ratio of bytes written to bytes changed."""
     from webadmin.lanes.catalog.places import catalog_store
     from webadmin.lanes.catalog.services.commit_branch import commit_branch
     from webadmin.lanes.catalog.services.commits import NewCommit

@@ -1,9 +1,9 @@
-"""How fast layers are applied on a metarange: entries read of layers and of ranges, per second of one core.
+"""Speed of applying layers to a metarange: entries read from layers and ranges, per second of one core.
 
 Entries have keys of 34 bytes and values of about 155 bytes (an object's address, checksum, size, time). Every tenth
-entry of the base is changed; the files lie in the store's folder, written and synced as ever. ``kernel`` is the merge
-of blocks in memory alone, with checksums and hashes of the files. ``_spark`` is the uniform change on a warm
-session of two cores, with all processor time of the JVM and its Pythons.
+entry of the base is changed; the files are in the store's folder, written and synced as in production. ``kernel`` is
+the merge of blocks in memory alone, with checksums and hashes of the files. ``_spark`` is the uniform change on a warm
+session of two cores, with all processor time of the JVM and its Python processes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ REPEATS = 3
 
 
 def run(full: bool = False) -> Figures:
-    """Measure; times are CPU time of this process, the best of the repeats."""
+    """Run the benchmark; times are CPU time of this process, the minimum of the repeats."""
     entries = ENTRIES_FULL if full else ENTRIES
     whole = memory_run(rows(range(entries), "v"))
     uniform = tokens(random.Random(8).sample(range(entries), entries // 10))
@@ -67,7 +67,7 @@ def run(full: bool = False) -> Figures:
 
 
 def rows(numbers: range | list[int], value: str) -> Iterator[Row]:
-    """The entries of these numbers, in order."""
+    """Yield the entries of these numbers, in order."""
     for number in numbers:
         key = b"data/date=%04d/part-%08d.parquet" % (number // 5_000, number)
         names = f'"address":"objects/{number * 7_919:032x}","checksum":"{number * 104_729:032x}"'
@@ -76,20 +76,20 @@ def rows(numbers: range | list[int], value: str) -> Iterator[Row]:
 
 
 def tokens(changed: range | list[int]) -> list[Layer]:
-    """Layers in which each of these entries is changed once."""
+    """Return layers in which each of these entries is changed once."""
     ordered = sorted(changed)
     return [Layer(memory_run(rows(ordered[token::TOKENS], f"{token}"))) for token in range(TOKENS)]
 
 
 def on_spark(entries: int) -> float:
-    """Return the rate of the uniform change on Spark, measured in a process of its own."""
+    """Return the rate of the uniform change on Spark, measured in a subprocess."""
     program = [sys.executable, "-m", "tests.bench.catalog_compact", str(entries)]
     answer = subprocess.run(program, stdout=subprocess.PIPE, check=True, text=True)
     return float(json.loads(answer.stdout.splitlines()[-1]))
 
 
 def measure_spark(entries: int) -> float:
-    """Return entries read per second of all cores' time, the best of the repeats after one to warm up."""
+    """Return entries read per second of all cores' time, the maximum of the repeats after a warm-up."""
     from spark.jobs import catalog_compact
     from spark.session import make_session
     from spark.settings import SparkSettings
@@ -115,7 +115,7 @@ def measure_spark(entries: int) -> float:
 
 
 def merge(kernel: object, layers: list[StagedRun], base: StagedRun) -> None:
-    """Merge in memory, with what makes files of blocks."""
+    """Merge in memory, including the encoding of blocks as files."""
     kernel(  # type: ignore[operator]
         [layer.blocks() for layer in layers],
         base.blocks(),

@@ -1,9 +1,9 @@
 """The first page of a prefix whose first million entries are deleted, on PostgreSQL.
 
-``ms_before``: a tombstone for each is staged over the commit. ``ms_after``: the same branch after its compaction and
-the next round of control tasks, which sweeps the rows that were folded. ``ms_interval``: they were deleted by one
-interval tombstone instead. ``ms_clean``: a branch on which they never were. A page has 1,000 entries; times are medians
-with warm caches, in turns; the first is of a single listing.
+``ms_before``: a tombstone for each is staged on the commit. ``ms_after``: the same branch after its compaction and the
+next round of control tasks, which deletes the compacted rows. ``ms_interval``: they were deleted by one interval
+tombstone instead. ``ms_clean``: a branch that never had them. A page has 1,000 entries; times are medians with warm
+caches, measured alternately; the first is of a single listing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REPEATS = 21
 
 
 def run(full: bool) -> Figures:
-    """Measure in a process of its own."""
+    """Run the benchmark in a subprocess."""
     deleted = DELETED_FULL if full else DELETED
     figures = measured("tests.bench.catalog_list", deleted)
     return Figures(parameters={"deleted": deleted, "kept": KEPT, "page": 1000}, figures=figures)

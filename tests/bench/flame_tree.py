@@ -1,9 +1,9 @@
-"""How fast rows of stacks become a flame graph's tree: (dataset, node, value) rows per second of one core.
+"""Speed of merging rows of stacks into the tree of a flame graph: (dataset, node, value) rows per second of one core.
 
-The datasets are made from a fixed seed in the shape real ones have: each holds a part of the stacks of one program,
-every stack is 30 frames deep and shares most of them with others, one location in twenty has an inlined function, and
-a stack occurs in each profile of its dataset. The figures beside the first show the two ends: where every row is a
-stack of its own, so that nothing is won by adding rows up first, and what the plain twin does.
+The datasets are generated from a fixed seed with a realistic shape: each has a part of the stacks of one program, every
+stack is 30 frames deep and shares most of them with others, one location in twenty has an inlined function, and a stack
+occurs in each profile of its dataset. The other figures are the extremes: every row with a distinct stack, so that
+adding rows up first has no effect, and the pure Python implementation.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SHOWN = 8192
 
 @dataclass(frozen=True)
 class Dataset:
-    """The stacks of a dataset and its rows, a profile after the other."""
+    """The stacks of a dataset and its rows, one profile after the other."""
 
     stacks: StackTable
     nodes: NDArray[np.int32]
@@ -46,7 +46,7 @@ class Dataset:
 
 
 def run(full: bool = False) -> Figures:
-    """Measure; every figure is of CPU time of one core, median of the repeats."""
+    """Run the benchmark; every figure is CPU time of one core, median of the repeats."""
     draw = random.Random(SEED)
     program = made_program(draw)
     partitions = [made_partition(draw, program) for _ in range(DATASETS_FULL if full else DATASETS)]
@@ -81,11 +81,11 @@ def run(full: bool = False) -> Figures:
 
 
 def made_program(draw: random.Random) -> list[tuple[int, ...]]:
-    """Make the stacks of a program: locations from the root on, ``DEPTH`` of each."""
+    """Return the stacks of a program: locations from the root on, ``DEPTH`` of each."""
     found: dict[tuple[int, ...], None] = {}
     path: tuple[int, ...] = ()
     while len(found) < STACKS_OF_PROGRAM:
-        # Stacks part late: half of them within six frames of their ends.
+        # Stacks diverge late: half of them within six frames of their ends.
         kept = max(0, len(path) - 1 - int(draw.expovariate(1 / 8)))
         path = path[:kept] + tuple(int(FUNCTIONS * draw.random() ** 3) for _ in range(DEPTH - kept))
         found[path] = None
@@ -93,7 +93,7 @@ def made_program(draw: random.Random) -> list[tuple[int, ...]]:
 
 
 def made_partition(draw: random.Random, program: list[tuple[int, ...]]) -> tuple[SymbolPartition, list[int]]:
-    """Make a dataset's symbols, numbered in an order of its own, and the nodes of its stacks."""
+    """Return a dataset's symbols, numbered in their own order, and the nodes of its stacks."""
     order = draw.sample(range(FUNCTIONS), FUNCTIONS)
     names = draw.sample(range(FUNCTIONS), FUNCTIONS)
     refs = {name: ref for ref, name in enumerate(names, 1)}
@@ -120,7 +120,7 @@ def made_partition(draw: random.Random, program: list[tuple[int, ...]]) -> tuple
 
 
 def made_values(draw: random.Random, count: int) -> NDArray[np.int64]:
-    """Make values as a CPU profile has them."""
+    """Return values like those of a CPU profile."""
     return np.random.default_rng(draw.getrandbits(32)).integers(1, 1000, count) * 10_000_000
 
 
@@ -133,13 +133,13 @@ def merged(datasets: list[Dataset]) -> FlameTree:
 
 
 def drawn(tree: FlameTree) -> None:
-    """Draw a tree as if it had just been merged."""
-    tree.add_stack([], 0)  # forgets the nodes that were put in order before
+    """Draw a tree without its cached node order."""
+    tree.add_stack([], 0)  # Invalidates the node order.
     flame_graph(tree, SHOWN)
 
 
 def twin_merged(datasets: list[Dataset]) -> None:
-    """Merge the rows of all datasets in the plain twin."""
+    """Merge the rows of all datasets in pure Python."""
     merge = Twin()
     for own in datasets:
         table = own.stacks
@@ -147,7 +147,7 @@ def twin_merged(datasets: list[Dataset]) -> None:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Return the CPU time of doing the work once, median of the repeats."""
+    """Return the CPU time of one call, median of the repeats."""
     work()
     spent: list[float] = []
     for _ in range(REPEATS):

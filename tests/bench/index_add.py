@@ -1,8 +1,8 @@
-"""Adding blocks as writers do: REST calls of 500 blocks with 4 datasets each, on PostgreSQL, while a worker plans jobs.
+"""Throughput of adding blocks: REST calls of 500 blocks with 4 datasets each, on PostgreSQL, while a worker plans jobs.
 
-Sketch: a call writes 500 block, 2,000 dataset and 500 ledger rows; at 2,000 blocks a second that is 12,000 rows a
-second, which PostgreSQL takes in bulk on half a core. Reading and checking the metadata and building the rows in
-Python costs about 200 µs a block, so two web workers are what decides.
+Estimate: a call writes 500 block, 2,000 dataset and 500 ledger rows; at 2,000 blocks per second that is 12,000 rows per
+second, for which PostgreSQL needs half a core with bulk inserts. Parsing and checking the metadata and building the
+rows in Python costs about 200 µs per block, so two web workers are the bottleneck.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ print(issue_worker_credential(name="bench", scopes=["blocks:add", "jobs:poll"], 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Web:
-    """The service under test and the credential for it."""
+    """The tested service and its credential."""
 
     url: str
     credential: str
 
     def post(self, path: str, body: bytes, content_type: str) -> dict:
-        """Send one call on a connection of its own; AssertionError unless it succeeds."""
+        """Send one call on its own connection. Raises AssertionError unless it succeeds."""
         connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=60)
         headers = {"Authorization": f"Bearer {self.credential}", "Content-Type": content_type}
         try:
@@ -61,7 +61,7 @@ class Web:
 
 
 def run(full: bool) -> Figures:
-    """Send all calls from two senders and divide."""
+    """Send all calls from two senders and compute the rate."""
     calls = CALLS_FULL if full else CALLS
     with (
         embedded_postgresql() as database,
@@ -114,7 +114,7 @@ def _start_web(processes: Processes, environment: dict[str, str]) -> str:
 
 
 def _body(call: int) -> bytes:
-    """Return one call's list: fresh segments, each with datasets of two tenants."""
+    """Return one call's list: new segments, each with datasets of two tenants."""
     now_ms = int(time.time() * 1000)
     entries = []
     for number in range(call * BLOCKS_PER_CALL, (call + 1) * BLOCKS_PER_CALL):
@@ -129,7 +129,7 @@ def _body(call: int) -> bytes:
 
 
 def _add(web: Web, body: bytes) -> float:
-    """Send one list; return how long it took, in seconds."""
+    """Send one list; return its latency in seconds."""
     started = time.perf_counter()
     answer = web.post("/api/v1/blocks", body, "application/x-protobuf")
     seconds = time.perf_counter() - started
@@ -138,7 +138,7 @@ def _add(web: Web, body: bytes) -> float:
 
 
 def _plan(web: Web, stop: threading.Event, polls: list[int]) -> None:
-    """Poll as a worker of eight cores that finishes nothing."""
+    """Poll as a worker of eight cores that completes no job."""
     body = json.dumps({"worker": "bench", "build": "bench", "capacity": 8, "updates": []}).encode()
     while not stop.wait(POLL_SECONDS):
         polls.append(len(web.post("/api/v1/jobs/poll", body, "application/json")["assignments"]))

@@ -1,7 +1,7 @@
-"""One question to a full index: the blocks of one tenant and one service in one hour, on PostgreSQL.
+"""Latency of an index query: the blocks of one tenant and one service in one hour, on PostgreSQL.
 
-Sketch: of a million blocks over 30 days an hour has 1,400, and one service of one tenant is in a few dozen of them. An
-index finds their datasets in one walk; then a few dozen blocks are read by their keys. That is a few milliseconds.
+Estimate: of a million blocks in 30 days an hour has 1,400, and one service of one tenant is in a few dozen of them. One
+index scan finds their datasets; then a few dozen blocks are read by primary key. That is a few milliseconds.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ BLOCKS, BLOCKS_FULL = 100_000, 1_000_000
 DATASETS_PER_BLOCK = 4
 TENANTS, SERVICES = 20, 10
 DAYS, DAYS_FULL = 3, 30
-"""As many blocks in an hour either way."""
+"""Days of blocks; the blocks per hour are the same."""
 BLOCK_MS = 500
 HOUR_MS = 3_600_000
 QUERIES = 50
 
-# The rows that add_blocks would have left, a template of each combination of tenants and services repeated over time.
+# The rows of add_blocks: templates of each combination of tenants and services, repeated over time.
 COPY_BLOCKS = """
 INSERT INTO profiles_block ({columns})
 SELECT {values} FROM generate_series(1::bigint, %(copies)s) AS n CROSS JOIN profiles_block b WHERE b.id <= %(templates)s
@@ -41,7 +41,7 @@ FROM profiles_block b JOIN profiles_dataset d ON d.block_id = 1 + (b.id - 1) %% 
 
 
 def run(full: bool) -> Figures:
-    """Fill an index, ask it about an hour in the middle, again and again."""
+    """Fill an index, then query hours in the middle of it repeatedly."""
     blocks, days = (BLOCKS_FULL, DAYS_FULL) if full else (BLOCKS, DAYS)
     with embedded_postgresql() as database, tempfile.TemporaryDirectory(prefix="lithify-bench-") as home:
         environment = {"LITHIFY_HOME": home, "DATABASE_URL": database, "LOG_LEVEL": "WARNING"}
@@ -64,7 +64,7 @@ def run(full: bool) -> Figures:
 
 
 def _fill(blocks: int, days: int) -> int:
-    """Make so many live blocks over so many days; return the time of the first."""
+    """Create this many live blocks over this many days; return the time of the first."""
     from django.db import connection
 
     from webadmin.lanes.profiles.models import Block
@@ -102,7 +102,7 @@ def _fill(blocks: int, days: int) -> int:
 
 
 def _measure(start_ms: int, days: int) -> tuple[list[float], int]:
-    """Ask about another hour and service each time; return milliseconds each, and how many blocks the last found."""
+    """Query another hour and service each time; return the milliseconds of each, and the blocks of the last result."""
     from engine.formats.profile_block.selectors import parse_selector
     from webadmin.lanes.profiles.queries import IndexQuery, find_blocks
 

@@ -1,7 +1,7 @@
-"""Pushes as the SDK makes them, from the real HTTP endpoint to the acknowledgement that they are durable and indexed.
+"""Push throughput of the write path, from the HTTP endpoint to the acknowledgement of durable and indexed profiles.
 
-Three sizes of profile (about 2, 20 and 200 KB of uncompressed protobuf) in equal shares by bytes, gzipped on the way,
-``profiles_per_push`` series in each request. MB of uncompressed pprof per CPU second of everything that serves them:
+Three sizes of profile (about 2, 20 and 200 KB of uncompressed protobuf) in equal shares by bytes, gzipped in transfer,
+``profiles_per_push`` series per request. The rate is MB of uncompressed pprof per CPU second of all serving processes:
 web under gunicorn, segment writer, PostgreSQL; the senders are not counted. Latency is that of whole requests.
 """
 
@@ -33,15 +33,15 @@ NAME = "ingest"
 SEED = 7
 DISTINCT = 24
 SENDERS = 48
-"""Requests under way at once; each waits for a flush, most of its time."""
+"""Concurrent requests; each mostly waits for a flush."""
 WEB_THREADS = 64
 PROFILES_PER_PUSH = 40
-"""As an agent sends that collects from all programs of a host; an SDK by itself sends one or two."""
+"""Series per push of an agent that collects from all programs of a host; an SDK sends one or two."""
 WARM_SECONDS = 2.0
 SECONDS, SECONDS_FULL = 8.0, 30.0
 SERVICES = 8
 SIZES = {"2kb": 100, "20kb": 10, "200kb": 1}
-"""Profiles of each size in a round: as many bytes of each."""
+"""Profiles of each size per round, with equal total bytes."""
 UNLIMITED = {"bytes_per_second": 1 << 40, "burst_bytes": 1 << 40}
 
 
@@ -102,13 +102,13 @@ def served(url: str) -> Iterator[tuple[str, dict[str, int]]]:
 
 
 def ring_of(url: str) -> Sequence[tuple[object, ...]]:
-    """Return the writers that have registered."""
+    """Return the registered writers."""
     with psycopg.connect(url) as connection:
         return connection.execute("SELECT name FROM placement_instance").fetchall()
 
 
 class Load:
-    """Senders that push without pause."""
+    """Senders that push continuously."""
 
     def __init__(self, address: str, pools: dict[str, list[bytes]], profiles_per_push: int) -> None:
         self._netloc = urlsplit(address).netloc
@@ -120,7 +120,7 @@ class Load:
         self._failures: list[str] = []
 
     def measure(self, pids: dict[str, int], seconds: float) -> dict[str, float]:
-        """Push for so long after a warm-up; return rate, latency and who used the processor."""
+        """Push for ``seconds`` after a warm-up; return rate, latency and CPU time by process."""
         threads = [threading.Thread(target=self._send, args=(number,)) for number in range(SENDERS)]
         for thread in threads:
             thread.start()
@@ -168,7 +168,7 @@ class Load:
 
 
 def push_of(profiles: Sequence[bytes], draw: random.Random) -> bytes:
-    """Return a push with a series for each profile, labelled as the SDK does."""
+    """Return a push with one series per profile, labelled as the SDK does."""
     request = PushRequest()
     for profile in profiles:
         series = request.series.add()
@@ -188,7 +188,7 @@ def push_of(profiles: Sequence[bytes], draw: random.Random) -> bytes:
 
 
 def at_time(profile: bytes, time_ns: int) -> bytes:
-    """Return the profile with another time: of a field that is there twice the last one counts."""
+    """Return the profile with another time: of a repeated scalar field the last value counts."""
     field = bytearray(b"\x48")
     while time_ns >= 0x80:
         field.append(time_ns & 0x7F | 0x80)

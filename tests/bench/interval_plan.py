@@ -1,8 +1,8 @@
-"""How long it takes to plan a million Prometheus blocks of a thousand tenants by interval, on one core.
+"""Time to plan a million Prometheus blocks of a thousand tenants by interval, on one core.
 
-A tenant has four weeks of backlog, all of it to be done: three replicas of every two hours, uploaded as they were cut,
-none compacted. The time is that of the plans, with the status of every block, all slots, and the compactions to the
-fix-point; snapshots are made beside it. Blocks with nothing left to do, each a day with 36 sources, are timed apart.
+A tenant has a backlog of four weeks: three replicas of every two hours, as uploaded, none compacted. The time is that
+of the plans, with the status of every block, all slots, and the compactions to the fix-point, without the creation of
+snapshots. Blocks that are final, each a day with 36 sources, are measured separately.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.bench.figures import Figures, cpu_seconds
 NAME = "interval_plan"
 TENANTS, BLOCKS = 1_000, 1_000
 SNAPSHOTS = 50
-"""So many different snapshots are planned in turn, each for several tenants; ``--full`` makes one for each tenant."""
+"""Distinct snapshots that are planned in turn, each for several tenants; ``--full`` generates one per tenant."""
 REPLICAS = 3
 LARGE = 10
 POLICY = IntervalPolicy(partition_series=1_000_000)
@@ -25,7 +25,7 @@ START_MS = 1_700_000_000_000 // (24 * HOUR_MS) * 24 * HOUR_MS
 
 
 def run(full: bool = False) -> Figures:
-    """Measure; ``s`` is the time of all plans on the clock, ``cpu_s`` what they used of the processor."""
+    """Run the benchmark; ``s`` is the wall time of all plans, ``cpu_s`` their CPU time."""
     snapshots = TENANTS if full else SNAPSHOTS
     elapsed = used = 0.0
     groups = compactions = 0
@@ -63,7 +63,7 @@ def run(full: bool = False) -> Figures:
 
 
 def snapshot(tenant: int, count: int) -> list[IntervalBlock]:
-    """Return the backlog of one tenant: first samples are not aligned, the cuts are."""
+    """Return the backlog of one tenant: first samples are not aligned, interval boundaries are."""
     blocks = []
     for number in range(count):
         start_ms = START_MS + number // REPLICAS * 2 * HOUR_MS
@@ -85,7 +85,7 @@ def snapshot(tenant: int, count: int) -> list[IntervalBlock]:
 
 
 def finished(count: int) -> list[IntervalBlock]:
-    """Return the blocks of as many days, compacted as far as it goes."""
+    """Return the fully compacted blocks of ``count`` days."""
     return [
         IntervalBlock(
             ulid=f"9{number:025d}",

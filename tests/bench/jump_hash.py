@@ -1,7 +1,7 @@
-"""How fast keys find their bucket: the compiled arrays beside the same loop in plain C, and beside the twin.
+"""Speed of jump consistent hashing: compiled arrays, the same loop in plain C, and pure Python.
 
-The plain C is what the definition says, one key after another, compiled here with the flags of the kernels. All run
-alternately in one process on one core, so that a slow moment of the machine hits all of them.
+The plain C follows the definition, one key after another, compiled here with the flags of the kernels. All run
+alternately in one process on one core, so that interference by other load affects each of them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ void jump_hash_array(const uint64_t *keys, int32_t *out, size_t count, int64_t b
 
 
 def run(full: bool = False) -> Figures:
-    """Measure; the figures are CPU time of one core, medians of alternating repeats."""
+    """Run the benchmark; the figures are CPU time of one core, medians of alternating repeats."""
     keys = np.random.default_rng(SEED).integers(0, 1 << 64, KEYS_FULL if full else KEYS, np.uint64)
     in_c = plain_c()
     assert (in_c(keys) == jump_hash.jump_hash_array(keys, BUCKETS)).all()

@@ -1,13 +1,13 @@
-"""What a poll costs: on PostgreSQL, 1,000 jobs leased to others, a worker that asks for 8 more and gets them planned.
+"""Cost of a poll that plans and assigns 8 jobs, on PostgreSQL, with 1,000 jobs leased to other workers.
 
-Sketch: such a poll owns 80 to 160 blocks, a row update each with seven index entries, which is 2 to 3 ms of the
-server's time; statements that read by index cost 0.1 ms each, and their round trips and Python's part as much again.
-Nothing of that depends on how many blocks wait.
+Estimate: such a poll assigns 80 to 160 blocks, a row update each with seven index entries, which is 2 to 3 ms of server
+time; statements that read by index cost 0.1 ms each, and their round trips and Python's share as much again. None of
+that depends on the size of the backlog.
 
-One poller is measured at both backlogs, of which the large one takes most of a minute to make; what it took is given
-back, untimed, so that the backlog stays what it is.
-Then 16 pollers in two processes (as two web workers with eight threads each) call the service function as fast as they
-can: once each renewing 8 leases with no room for more, as a busy fleet does, and once each taking 8 new jobs.
+One poller is measured at both backlogs; the large one takes most of a minute to create. Its jobs are returned outside
+of the measured time, so that the backlog is constant. Then 16 pollers in two processes (as two web workers with eight
+threads each) call the service function continuously: once renewing 8 leases without capacity for more, as a busy fleet
+does, and once leasing 8 new jobs per poll.
 """
 
 from __future__ import annotations
@@ -30,17 +30,19 @@ SCHEDULED, CAPACITY = 1000, 8
 POLLS, POLLS_FULL, POLLS_BEFORE = 200, 1000, 20
 POLLS_PER_RESTORE = 10
 BLOCKS_PER_JOB = 11
-"""About what a job of the mixture of segments and first results takes."""
+"""Approximate blocks of a job in the mixture of segments and first results."""
 POLLERS, PROCESSES = 16, 2
 SECONDS, SECONDS_FULL = 5.0, 20.0
 START_SECONDS = 4.0
-"""Until then all pollers have started and polled a few times."""
+"""Time after which all pollers have started and polled a few times."""
 
 
 @dataclass(slots=True)
 class HeadWatch:
-    """Takes the time from the first write under the head's row lock to the end of the commit, on this thread's
-    connection. Between the lock and that write lies one answer of the server with the time."""
+    """Measures the time from the first write under the head's row lock to the end of the commit.
+
+    It watches this thread's connection. Between the lock and that write there is one query of the server's time.
+    """
 
     held_ms: list[float] = field(default_factory=list)
     statements: int = 0
@@ -76,7 +78,7 @@ class HeadWatch:
 
 
 def run(full: bool) -> Figures:
-    """Measure at the small backlog, let it grow, measure again, then with all pollers."""
+    """Measure at the small backlog, grow it, measure again, then with all pollers."""
     polls, seconds = (POLLS_FULL, SECONDS_FULL) if full else (POLLS, SECONDS)
     with schedule_database():
         backlog = Backlog()
@@ -117,7 +119,7 @@ def run(full: bool) -> Figures:
 
 @dataclass(slots=True, kw_only=True)
 class OnePoller:
-    """What the single poller saw."""
+    """Results of the single poller."""
 
     milliseconds: list[float]
     held_ms: list[float]
@@ -125,7 +127,7 @@ class OnePoller:
 
 
 def _one_poller(polls: int) -> OnePoller:
-    """Poll again and again for 8 jobs."""
+    """Poll repeatedly for 8 jobs."""
     from engine.protocol.messages import PollRequest
 
     credential = credential_of("single")
@@ -150,14 +152,14 @@ def _one_poller(polls: int) -> OnePoller:
 
 @dataclass(slots=True, kw_only=True)
 class ManyPollers:
-    """What the pollers did together."""
+    """Results of all pollers together."""
 
     rate: float
     held_ms: list[float]
 
 
 def _many_pollers(seconds: float, *, is_taking: bool) -> ManyPollers:
-    """Let all pollers poll for some time; return polls per second, and how long each held the head."""
+    """Run all pollers for ``seconds``; return polls per second, and how long each held the head's lock."""
     begin = time.monotonic() + START_SECONDS
     for number in range(POLLERS):
         credential_of(f"poller-{number}")
@@ -177,7 +179,7 @@ def _poll_all(workers: Sequence[str], begin: float, seconds: float, is_taking: b
 
 
 def _poll_until(worker: str, begin: float, seconds: float, is_taking: bool) -> tuple[int, list[float]]:
-    """Poll until the time is over; return the polls within it, and how long each held the head."""
+    """Poll until the end; return the polls in the measured time, and how long each held the head's lock."""
     from django.db import connection
 
     from engine.protocol.messages import JobUpdate, PollRequest, UpdateStatus
@@ -209,7 +211,7 @@ def _poll_until(worker: str, begin: float, seconds: float, is_taking: bool) -> t
 
 
 def _schedule(job_count: int) -> None:
-    """Lease so many jobs to workers that will not be heard of again."""
+    """Lease ``job_count`` jobs to workers that do not poll again."""
     from django.db import connection
 
     from engine.protocol.messages import PollRequest
@@ -220,18 +222,18 @@ def _schedule(job_count: int) -> None:
         request = PollRequest(worker=f"other-{number}", build="bench", capacity=min(left, 50))
         left -= len(_poll(request, credential))
     with connection.cursor() as cursor:
-        cursor.execute("ANALYZE")  # as the server does by itself, within a minute
+        cursor.execute("ANALYZE")  # As autovacuum does within a minute.
 
 
 def _poll(request: Any, credential: Any) -> list[str]:
-    """Poll and return the names of the jobs that were given."""
+    """Poll and return the names of the assigned jobs."""
     from webadmin.schedule.services import poll
 
     return [given.job for given in poll(request=request, credential=credential, at=now()).assignments]
 
 
 def _give_back(jobs: Sequence[str]) -> None:
-    """Put the blocks of these jobs back into their queues, by the orders an operator would give."""
+    """Return the blocks of these jobs to their queues by operator actions."""
     from webadmin.schedule.register import JobFilter
     from webadmin.schedule.services.give_blocks_back import give_blocks_back
     from webadmin.schedule.services.operation import Order
@@ -264,11 +266,11 @@ def now() -> Any:
 
 
 def join_in() -> None:
-    """Become a web process of the service; the environment says where its database is."""
+    """Set up Django in this process; the environment has the database URL."""
     importlib.import_module("webadmin.wsgi")
 
 
 def _share(values: Sequence[float], share: float) -> float:
-    """Return the value that this share of the values does not exceed."""
+    """Return the quantile of the values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0

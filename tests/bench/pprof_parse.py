@@ -1,7 +1,7 @@
-"""How fast a pushed profile is read: parsed, normalised, laid out in a segment, in MB of uncompressed protobuf.
+"""Speed of parsing, normalising and building segments of pushed profiles, in MB of uncompressed protobuf.
 
-The profiles are made from a fixed seed in the sizes real ones have: a large heap profile (about 1 MB: 12 000 stacks
-over 4 000 functions) and small CPU profiles (about 30 KB), where the fixed cost of a call shows.
+The profiles are generated from a fixed seed with realistic sizes: a large heap profile (about 1 MB: 12 000 stacks of 4
+000 functions) and small CPU profiles (about 30 KB), which show the fixed cost of a call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SMALL_PROFILES = 40
 
 
 def run(full: bool = False) -> Figures:
-    """Measure; the figure of the parser is CPU time of one core, median of the repeats."""
+    """Run the benchmark; the parser's figure is CPU time of one core, median of the repeats."""
     large = message(samples=12_000, functions=4_000, seed=SEED)
     small = [message(samples=90, functions=250, seed=SEED + i) for i in range(SMALL_PROFILES)]
     small_bytes = sum(map(len, small))
@@ -54,7 +54,7 @@ def run(full: bool = False) -> Figures:
 
 
 def message(*, samples: int, functions: int, seed: int) -> bytes:
-    """Make a profile in which stacks share their roots, as real ones do."""
+    """Return a profile whose stacks share their roots, as real ones do."""
     draw = random.Random(seed)
     frames = [
         Frame(
@@ -71,7 +71,7 @@ def message(*, samples: int, functions: int, seed: int) -> bytes:
 
 
 def build_segment(messages: list[bytes]) -> None:
-    """Parse, normalise and lay out profiles of four services."""
+    """Parse, normalise and encode profiles of four services."""
     builder = SegmentBuilder(1)
     for position, one in enumerate(messages):
         labels = {"__name__": "memory", "service_name": f"service-{position % 4}"}

@@ -1,8 +1,8 @@
-"""How fast work is ranked by the compiled priority queue, beside ``heapq``.
+"""Speed of ranking candidates with the compiled priority queue, compared with ``heapq``.
 
-One round does what ``engine.schedule.fairness`` does in a poll: the candidates of each tenant go into a queue, the
-tenants into another, and as many as a worker takes come out. The sizes are those that occur (tens to hundreds of
-candidates) and 100,000.
+One round does what ``engine.schedule.fairness`` does in a poll: push the candidates of each tenant into a queue, the
+tenants into another, and pop as many as a worker leases. The sizes are realistic (tens to hundreds of candidates) and
+100,000.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Row = tuple[str, int, str]
 
 
 class HeapQueue:
-    """The same interface over ``heapq``."""
+    """The same interface with ``heapq``."""
 
     def __init__(self) -> None:
         self._entries: list[tuple[int, int, str, int, Any]] = []
@@ -38,7 +38,7 @@ class HeapQueue:
         return len(self._entries)
 
     def push(self, first: int, second: int, name: str, item: Any) -> None:
-        self._count += 1  # so that items are never compared
+        self._count += 1  # Prevents comparison of items.
         heapq.heappush(self._entries, (first, second, name, self._count, item))
 
     def peek(self) -> tuple[int, int, str]:
@@ -49,7 +49,7 @@ class HeapQueue:
 
 
 def rows(count: int) -> list[Row]:
-    """Return so many candidates of a few tenants, the same each time."""
+    """Return ``count`` candidates of a few tenants, always the same."""
     draw = random.Random(1)
     return [
         (f"tenant-{draw.randrange(TENANTS)}", draw.randrange(1 << 40), f"{draw.randrange(1 << 60):016x}")
@@ -58,7 +58,7 @@ def rows(count: int) -> list[Row]:
 
 
 def rank(queue: Any, work: list[Row]) -> list[str]:
-    """Return the names of the first candidates, one tenant after another."""
+    """Return the names of the first candidates, tenants in turn."""
     tenants: dict[str, Any] = {}
     for tenant, priority_ms, name in work:
         if tenant not in tenants:
@@ -77,7 +77,7 @@ def rank(queue: Any, work: list[Row]) -> list[str]:
 
 
 def rounds_per_s(queue: Any, work: list[Row], rounds: int, repetitions: int) -> float:
-    """Return the median over the repetitions."""
+    """Return rounds per second, median of the repetitions."""
     seconds = []
     for _ in range(repetitions):
         started = time.perf_counter()
@@ -88,7 +88,7 @@ def rounds_per_s(queue: Any, work: list[Row], rounds: int, repetitions: int) -> 
 
 
 def run(full: bool) -> Figures:
-    """Measure; ``full`` repeats three times as often."""
+    """Run the benchmark; ``full`` repeats three times as often."""
     repetitions = REPETITIONS_FULL if full else REPETITIONS
     figures: dict[str, float] = {}
     for count, rounds in ROUNDS.items():

@@ -1,8 +1,8 @@
-"""The whole merge of a job, from a folder to a folder: 20 segments of 4 services become one block.
+"""Merge of a job, from a folder to a folder: 20 segments of 4 services become one block.
 
-Every variant runs in a process of its own, so that peaks of memory are its own and the twin (``LITHIFY_PURE=1``) is
-twin all the way. Times are processor times of one thread, so that a figure per core is one; medians of many runs. Two
-fan-ins give two equations for the two prices: of a source dataset and of an output dataset.
+Every variant runs in its own process, so that memory peaks are separate and ``LITHIFY_PURE=1`` applies to all of it.
+Times are CPU times of one thread, medians of many runs. Two fan-ins give two equations for the costs of a source
+dataset and of an output dataset.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MB = 1e6
 
 
 def run(full: bool) -> Figures:
-    """Measure; ``full`` takes five times the runs."""
+    """Run the benchmark; ``full`` makes five times the runs."""
     runs = RUNS * 5 if full else RUNS
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -73,8 +73,8 @@ def run(full: bool) -> Figures:
 def _write_jobs(root: Path) -> None:
     """Write the segments and a specification per variant.
 
-    Three times the input is three times the datasets of as many segments as a job has at most; beside it, three times
-    the segments, which no planner puts into one job.
+    The input is tripled in two ways: three times the datasets in the maximum segments of a job, and three times the
+    segments, which no planner assigns to one job.
     """
     store = open_store(f"file://{root / 'store'}")
     sources = write_segments(store, 3 * SEGMENTS, SERVICES)
@@ -90,7 +90,7 @@ def _write_jobs(root: Path) -> None:
 
 
 def _measure(root: Path, job: str, runs: int, **environment: str) -> dict[str, float]:
-    """Run merges in a process of their own and return what it measured."""
+    """Run merges in a subprocess and return its measurements."""
     finished = subprocess.run(
         [sys.executable, "-m", "tests.bench.profile_merge", str(root), job, str(runs)],
         check=True,

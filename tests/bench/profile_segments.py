@@ -1,7 +1,7 @@
-"""Segments for benchmarks: made-up programs of realistic shape, the same for the same seed.
+"""Segments for benchmarks: generated programs of realistic shape, equal for equal seeds.
 
-A service has a pool of functions and stacks that all its segments draw from; ``SHARED`` of the stacks of a segment come
-from it, the rest occur once. A dataset of the default shape takes about 35 KB, most of it symbols, as real ones do.
+A service has a pool of functions and stacks that all its segments use; ``SHARED`` of the stacks of a segment are from
+it, the rest occur once. A dataset of the default shape takes about 35 KB, most of it symbols, as real ones do.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WORDS = ("server", "handler", "encode", "compress", "buffer", "iterator", "sessi
 
 @dataclass(frozen=True)
 class Program:
-    """A service's code: its functions, and the stacks that all its segments may have, leaf first."""
+    """A service's program: its functions, and the stacks that all its segments share, leaf first."""
 
     functions: tuple[str, ...]
     stacks: tuple[tuple[str, ...], ...]
@@ -47,7 +47,7 @@ def _function(random: random.Random, number: int) -> str:
 
 
 def _stack(random: random.Random, functions: tuple[str, ...]) -> tuple[str, ...]:
-    """Walk down from one of a few roots; near the root there are few ways to go, as in real programs."""
+    """Return a random walk from one of a few roots; near the root there are few branches, as in real programs."""
     path = []
     for level in range(DEPTH):
         width = min(len(functions) // DEPTH, 2 + 3 * level)
@@ -80,7 +80,7 @@ def dataset_rows(random: random.Random, program: Program, segment: int, service:
 
 
 def write_segments(store: ObjectStore, count: int, services: int) -> list[SourceObject]:
-    """Write segments of one shard and tenant; the first ones are the same for every count."""
+    """Write segments of one shard and tenant; the first ones are equal for every count."""
     draw = random.Random(SEED)
     programs = [program(draw, service) for service in range(services)]
     sources = []

@@ -1,6 +1,6 @@
-"""How fast a distributor takes pushes: from a request's bytes to checked profiles, in MB of uncompressed pprof.
+"""Speed of decoding pushes in a distributor: from request bytes to validated profiles, in MB of uncompressed pprof.
 
-The mix of ``segment_build``, each profile a request of its own, once bare and once gzipped as most senders do.
+The mix of ``segment_build``, one profile per request, once uncompressed and once gzipped as by most senders.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LABELS = {"__name__": "process_cpu", "service_name": "shop", "pod": "pod-1", "re
 
 
 def run(full: bool = False) -> Figures:
-    """Measure, median of the repeats."""
+    """Run the benchmark; figures are medians of the repeats."""
     share, repeats = (SHARE_BYTES_FULL, REPEATS_FULL) if full else (SHARE_BYTES, REPEATS)
     by_size = {name: messages(samples, share) for name, samples in SAMPLES.items()}
     mix = [message for found in by_size.values() for message in found]
@@ -52,7 +52,7 @@ def rate(profiles: Sequence[bytes], sent: Sequence[bytes], repeats: int) -> floa
 
 
 def decode(bodies: Sequence[bytes]) -> float:
-    """Take every request; return the CPU seconds it took."""
+    """Decode every request; return the CPU seconds."""
     limits = PushLimits()
     started = time.process_time()
     for body in bodies:

@@ -1,10 +1,10 @@
-"""A flame graph of 24 hours of one service: the same query over segments, and over what they are merged to.
+"""A flame graph of 24 hours of one service: the same query on segments, and on the blocks they are merged to.
 
-Sketch: 2,880 segments of half a minute hold 20,160 CPU profiles, which are 40,320 rows of 60 samples: 2.4 million
-samples. A segment costs a look at its footer, series and symbols, about 3 ms; what is left of them after three rounds
-of merges is 2 objects with 2.4 million samples to decode and add up: some 100 ms at 20 to 30 million per second.
+Estimate: 2,880 segments of half a minute have 20,160 CPU profiles, which are 40,320 rows of 60 samples: 2.4 million
+samples. Opening a segment (footer, series and symbols) costs about 3 ms; after three rounds of merges there are 2
+objects with 2.4 million samples to decode and sum: about 100 ms at 20 to 30 million per second.
 
-The index is PostgreSQL, the objects lie in a folder, every query runs on an engine with an empty cache.
+The index is PostgreSQL, the objects are in a folder, every query runs on an engine with an empty cache.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ DAY_MS = 24 * 3_600_000
 SEED = 20261121
 TENANT, SERVICE, OTHER = "tenant", "checkout", "search"
 FAN_IN = (20, 10, 10)
-"""How many blocks of each level make one of the next, as the default policy has it."""
+"""Blocks of each level that are merged to one of the next, as in the default policy."""
 RUNS = 5
 
 
 def run(full: bool) -> Figures:
-    """Write a day, ask; merge it, ask again."""
+    """Write the segments of a day and query; merge them and query again."""
     segments = SEGMENTS_FULL if full else SEGMENTS
     with embedded_postgresql() as database, tempfile.TemporaryDirectory(prefix="lithify-bench-") as home:
         environment = {"LITHIFY_HOME": home, "DATABASE_URL": database, "LOG_LEVEL": "WARNING"}
@@ -97,7 +97,7 @@ def _question(start_ms: int) -> Question:
 
 
 def _ask(objects: Sequence[SourceObject], start_ms: int, *, runs: int) -> tuple[QueryReport, float, int]:
-    """Let the index show these objects alone, and ask; return the last report, the median time and the tree's total."""
+    """Index these objects only and query; return the last report, the median time and the tree's total."""
     from webadmin.lanes.profiles.models import Block, Dataset
     from webadmin.lanes.profiles.registration import BlockRegistration
     from webadmin.lanes.profiles.services import add_blocks
@@ -113,7 +113,7 @@ def _ask(objects: Sequence[SourceObject], start_ms: int, *, runs: int) -> tuple[
         assert not outcome.refused, outcome
     milliseconds = []
     for _ in range(runs):
-        questions._current = None  # a process that has not been asked yet
+        questions._current = None  # A process without a query engine.
         started = time.perf_counter()
         answer = questions.ask_stacks((TENANT,), _question(start_ms), FlameTree)
         milliseconds.append((time.perf_counter() - started) * 1000)
@@ -122,7 +122,7 @@ def _ask(objects: Sequence[SourceObject], start_ms: int, *, runs: int) -> tuple[
 
 
 def _others(start_ms: int) -> tuple[float, float]:
-    """Return the times of a timeline with a group, and of the flame graph queried once more."""
+    """Return the times of a timeline with a group, and of a repeated flame graph query."""
     from webadmin.query import questions
 
     grid = Grid(start_ms=start_ms, end_ms=start_ms + DAY_MS, step_ms=120_000, group_by=("pod",))
@@ -178,7 +178,7 @@ def _put(store: ObjectStore, data: bytes, meta: BlockMeta) -> SourceObject:
 
 
 def _compact(store: ObjectStore, sources: list[SourceObject], scratch: Path) -> list[SourceObject]:
-    """Merge level by level, as the default policy does when all of it waits."""
+    """Merge level by level, as the default policy does with a complete backlog."""
     for level, fan_in in enumerate(FAN_IN):
         results = []
         for first in range(0, len(sources), fan_in):

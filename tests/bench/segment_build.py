@@ -1,8 +1,8 @@
-"""How fast pushed profiles become a segment: from the bytes of pprof messages to the bytes of the object.
+"""Speed of building segments: from the bytes of pprof messages to the bytes of the object.
 
 Three sizes of profile (about 2, 20 and 200 KB of uncompressed protobuf) in equal shares by bytes, pushed for a few
-services; also each size by itself. The stacks are drawn at random, so that hardly any two share their roots: the worst
-case for the stack tree, which real profiles do not come near. MB of uncompressed protobuf per second of CPU time.
+services; also each size separately. The stacks are random, so that hardly any two share their roots: the worst case for
+the stack tree, far from real profiles. The figures are MB of uncompressed protobuf per second of CPU time.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ SHARE_BYTES, SHARE_BYTES_FULL = 1_000_000, 4_000_000
 """Bytes of each size in the mix."""
 REPEATS, REPEATS_FULL = 3, 11
 DISTINCT = 40
-"""Profiles of one size that are really made; the others differ from them in their time only."""
+"""Generated profiles per size; the others are copies with another time."""
 
 
 def run(full: bool = False) -> Figures:
-    """Measure, median of the repeats."""
+    """Run the benchmark; figures are medians of the repeats."""
     share, repeats = (SHARE_BYTES_FULL, REPEATS_FULL) if full else (SHARE_BYTES, REPEATS)
     by_size = {name: messages(samples, share) for name, samples in SAMPLES.items()}
     mix = [message for found in by_size.values() for message in found]
@@ -51,7 +51,7 @@ def run(full: bool = False) -> Figures:
 
 
 def messages(samples: int, size: int) -> list[bytes]:
-    """Return profiles with so many samples that have about ``size`` bytes together, no two alike."""
+    """Return distinct profiles with ``samples`` samples each and about ``size`` bytes in total."""
     first = message(samples, 0)
     count = max(2, size // len(first))
     made = [message(samples, seed) for seed in range(min(count, DISTINCT))]
@@ -59,7 +59,7 @@ def messages(samples: int, size: int) -> list[bytes]:
 
 
 def _at(one: bytes, time_ns: int) -> bytes:
-    """Return the message with another time: of a field that is there twice the last one counts."""
+    """Return the message with another time: of a repeated scalar field the last value counts."""
     field = bytearray(b"\x48")
     while time_ns >= 0x80:
         field.append(time_ns & 0x7F | 0x80)
@@ -68,7 +68,7 @@ def _at(one: bytes, time_ns: int) -> bytes:
 
 
 def message(samples: int, seed: int) -> bytes:
-    """Make a profile whose stacks have nothing in common."""
+    """Return a profile whose stacks have nothing in common."""
     draw = random.Random(SEED + seed)
     frames = [
         Frame(f"package/module.function_{i}", f"src/package/file_{i % 70}.py", 10 * i, 10 * i + 3)
@@ -88,7 +88,7 @@ def rate(pushed: Sequence[bytes], repeats: int) -> float:
 
 
 def build(pushed: Sequence[bytes]) -> float:
-    """Build a segment of these profiles; return the CPU seconds it took."""
+    """Build a segment of these profiles; return the CPU seconds."""
     started = time.process_time()
     builder = SegmentBuilder(1)
     for number, one in enumerate(pushed):

@@ -1,7 +1,7 @@
-"""A writer of segments for benchmarks: puts an object and registers it, at a steady rate or all at once.
+"""A segment writer for benchmarks: writes objects and registers them, at a steady rate or all at once.
 
 ``python -m tests.bench.segment_writer --shard 1 --count 40 --per-second 2``; rate 0 registers everything in one batch.
-It runs in a process of its own because it needs the database of the stack that it feeds.
+It runs in its own process because it needs the database settings of the stack.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import django
 
 
 def main() -> None:
-    """Write ``count`` segments whose ids are made now."""
+    """Write ``count`` segments with new ids."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--shard", type=int, required=True)
     parser.add_argument("--count", type=int, required=True)
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def write_steadily(shard: int, count: int, pause_seconds: float) -> None:
-    """Make, store and register one segment after the other, on time even if one took longer."""
+    """Build, store and register segments at a steady rate that a slow one does not delay."""
     started = time.monotonic()
     for number in range(count):
         time.sleep(max(0.0, started + number * pause_seconds - time.monotonic()))
@@ -35,7 +35,7 @@ def write_steadily(shard: int, count: int, pause_seconds: float) -> None:
 
 
 def write_at_once(shard: int, count: int) -> None:
-    """Store all, then register all in as few commands as may be."""
+    """Store all, then register all in as few commands as possible."""
     _register(shard, list(range(count)))
 
 

@@ -1,8 +1,8 @@
-"""What a day of three times too much work costs the timeline controller: is anything looked at without need?
+"""Load of the timeline controller in a day with three times the capacity: are chunks evaluated without need?
 
-Small files come into random hours of a year, a few across the border of two hours, three times as fast as four workers
-can rewrite them. Every minute the shipped cycle takes a turn in memory: tasks start, are put off, come back, commit.
-Counted are the chunks whose contents changed between two turns and those that the rules were evaluated for.
+Small files arrive in random hours of a year, a few across the boundary of two hours, at three times the rate that four
+workers can rewrite. Every minute the shipped cycle runs in memory: tasks start, are postponed, return, commit. The
+figures are the chunks whose contents changed between two cycles and those that the rules were evaluated for.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ FILES = 6
 
 
 def run(full: bool = False, *, minutes: int = 0) -> Figures:
-    """Measure; ``--full`` runs for a week. ``minutes`` says how long it is otherwise."""
+    """Run the benchmark; ``--full`` runs for a week. ``minutes`` is another duration (0: the default)."""
     minutes = minutes or (MINUTES_FULL if full else MINUTES)
-    # Chunks lie apart, so that nearly every task is one of them.
+    # Chunks are not adjacent, so that nearly every task is one of them.
     policy = TimelinePolicy(granularity=Granularity(period="hour"))
     limits = QueueLimits(running_max=WORKERS, waiting_max=WAITING_MAX, low_water=WAITING_MAX // 4)
     world = MemoryTimeline(policy, limits, now_ms=START_MS + HOURS * HOUR_MS)
@@ -81,7 +81,7 @@ def run(full: bool = False, *, minutes: int = 0) -> Figures:
 
 
 def _arrive(world: MemoryTimeline, chance: random.Random) -> None:
-    """Add small files to one hour, now and then to two."""
+    """Add small files to one hour, and sometimes to two."""
     start_ms = START_MS + chance.randrange(HOURS) * HOUR_MS
     is_spanning = chance.randrange(100) < SPANNING_PERCENT
     first_ms = start_ms + HOUR_MS // 2 if is_spanning else start_ms

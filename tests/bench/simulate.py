@@ -1,8 +1,8 @@
-"""How fast the simulation is: a fleet of 1,000 busy workers with every invariant checked after every step.
+"""Speed of the simulation: a fleet of 1,000 busy workers with every invariant checked after every step.
 
-An event is whatever the world's queue of events holds: a segment's arrival, a poll, the end of a run, a deletion. A
-command is an entry of the log. Both are per second of processor time of one thread. ``--full`` is a virtual day with
-5 million segments; the default measures minutes of the same day, after a burst that gives everybody work at once.
+An event is an entry of the event queue: a segment's arrival, a poll, the end of a run, a deletion. A command is an
+entry of the log. Both are per second of CPU time of one thread. ``--full`` is a virtual day with 5 million segments;
+the default measures minutes of the same day, after an initial burst that gives every worker jobs.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ SCENARIO = Scenario(
         shards=16,
         burst_segments=20_000,
     ),
-    # So slow that the day's work takes just about all of this fleet. A thousand nodes that poll every second are more
-    # than a web machine of two cores answers (the figure polls_per_s of ``poll``): so many are set to every other.
+    # The day's load uses nearly all of this fleet. A thousand nodes that poll every second exceed a web machine of two
+    # cores (the figure polls_per_s of ``poll``), so they poll every other second.
     fleet=Fleet(workers=WORKERS, poll_s=POLL_SECONDS, fixed_ms=60_000.0, ms_per_mib=12_000.0),
     duration_s=DAY_S,
     keeps_history=False,
@@ -44,12 +44,12 @@ SCENARIO = Scenario(
 
 
 def run(full: bool) -> Figures:
-    """Measure; ``full`` runs the whole day."""
+    """Run the benchmark; ``full`` runs the whole day."""
     simulation = Simulation(SCENARIO, SEED)
     simulation.run_for(WARM_UP_S)
     before, measured_s = simulation.outcome(), DAY_S - WARM_UP_S if full else MEASURED_S
     events, segments = before.tally.events, before.tally.segments
-    # The world is a web of rows that stay or are let go one by one: walking it for garbage finds none.
+    # The rows have no reference cycles: garbage collection would find nothing.
     gc.collect()
     gc.disable()
     started = time.process_time()

@@ -1,7 +1,7 @@
-"""What a Spark job costs around its merge: minimal merges on a warm session, one at a time and all together.
+"""Overhead of a Spark job: minimal merges on a warm session, one at a time and all together.
 
-Each merge has two small sources with one dataset, so that what is measured is the way there and back: plan, order,
-Spark job, rows, result block. The session is a process of its own, as a node's is, and its start is timed there.
+Each merge has two small sources with one dataset, so that the overhead dominates: plan, request, Spark job, rows,
+result block. The session runs in its own process, as a node's does, and its start is measured there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROUNDS_FULL = 10
 
 
 def run(full: bool) -> Figures:
-    """Measure in a fresh process and return its figures."""
+    """Run the benchmark in a subprocess and return its figures."""
     rounds = ROUNDS_FULL if full else ROUNDS
     program = [sys.executable, "-m", "tests.bench.spark_job", str(rounds)]
     answer = subprocess.run(program, stdout=subprocess.PIPE, check=True, text=True)

@@ -1,14 +1,14 @@
-"""How fast Spark reads stored profiles as rows: samples per second of one core, without and with their stacks.
+"""Speed of reading stored profiles as Spark rows: samples per second of one core, without and with their stacks.
 
-Sketch: the data is some hours of eight services as compaction leaves it: blocks of many profiles of 60 samples, stacks
-16 deep, four public labels a series. Without stacks a row takes 0.3 µs to build in the executor's Python and 1 to 2 µs
-in the JVM, which copies each map of labels: 500,000 to 700,000 a second. Sixteen names of 60 bytes are a kilobyte,
-copied three times on their way: 4 µs, 250,000 a second.
+Estimate: the data is some hours of eight services after compaction: blocks of many profiles of 60 samples, stacks 16
+deep, four public labels per series. Without stacks a row takes 0.3 µs to build in the executor's Python and 1 to 2 µs
+in the JVM, which copies each map of labels: 500,000 to 700,000 per second. Sixteen names of 60 bytes are a kilobyte
+that is copied three times: 4 µs, 250,000 per second.
 
-Counted is all processor time of Spark while a question is answered: the JVM with its compiler and garbage collector,
-the executors' Pythons and the one that plans. The session is warm: each query ran before. A rate depends on
-what the question does with the rows, so the questions stand below. What tells where the blocks are answers from
-memory, so that no database is measured; ``made_…`` are the batches alone, in one Python without Spark.
+The time is all CPU time of Spark during a query: the JVM with its compiler and garbage collector, the executors' Python
+processes and the one that plans. The session is warm: each query ran before. Rates depend on the query, so the queries
+are below. Block locations come from memory, so that no database is measured; ``made_…`` are the batches alone, in one
+Python process without Spark.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SAMPLES = 60
 REPEATS = 2
 REPEATS_FULL = 7
 SHUFFLE_PARTITIONS = 4
-"""The answers are small; Spark's usual 200 would be measured instead of the rows."""
+"""Results are small; with Spark's default of 200 the figures would measure shuffle partitions."""
 TENANT = "tenant"
 QUESTIONS = {
     "rows_per_s_core": (
@@ -58,11 +58,11 @@ QUESTIONS = {
         "explode(array_distinct(stack)) AS function FROM profiles WHERE {services}) GROUP BY ALL",
     ),
 }
-"""By figure: of which part of the services, which columns, and what is asked."""
+"""By figure: share of the services, columns, and query."""
 
 
 def run(full: bool) -> Figures:
-    """Measure in a process of its own, whose children are Spark's."""
+    """Run the benchmark in a subprocess, whose children are Spark's processes."""
     program = [sys.executable, "-m", "tests.bench.spark_source", "full" if full else "default"]
     answer = subprocess.run(program, stdout=subprocess.PIPE, check=True, text=True)
     told = json.loads(answer.stdout.splitlines()[-1])
@@ -93,7 +93,7 @@ def measure(full: bool) -> dict[str, Any]:
 
 
 def _asked(spark: Any, store_url: str, look: dict[str, Any], rows: int, repeats: int) -> dict[str, float]:
-    """Return the rates of the questions; every service has so many ``rows``."""
+    """Return the rates of the queries; every service has ``rows`` rows."""
     from spark.profiles_source import register
     from tests.spark.service_double import service_double
 
@@ -118,7 +118,7 @@ def _asked(spark: Any, store_url: str, look: dict[str, Any], rows: int, repeats:
 
 
 def _core_seconds(work: Callable[[], None]) -> float:
-    """Return the processor time that all processes of Spark took, of those that end meanwhile too."""
+    """Return the CPU time of all Spark processes during ``work``, including those that exit meanwhile."""
     before = _spark_seconds()
     work()
     return _spark_seconds() - before
@@ -132,7 +132,7 @@ def _spark_seconds() -> float:
 
 
 def _made(store_url: str, look: dict[str, Any]) -> dict[str, float]:
-    """Return the rates of the part that is ours: making the batches, without Spark."""
+    """Return the rates of building the batches, without Spark."""
     from engine.query.block_query import look_from_json
     from engine.query.execution import QueryEngine
     from engine.query.model import Damage, Question
@@ -161,9 +161,9 @@ def _made(store_url: str, look: dict[str, Any]) -> dict[str, float]:
 
 
 def _write(folder: Path, services: int) -> tuple[str, dict[str, Any], int]:
-    """Write blocks of each service; return the store, what the service says of them, and the samples of one service.
+    """Write blocks of each service; return the store URL, the block metadata, and the samples of one service.
 
-    The objects of all services are the same bytes under other keys: for a reader they are others.
+    The objects of all services have equal bytes under distinct keys, which readers treat as distinct.
     """
     from engine.core import ulids
     from engine.formats.profile_block.container.metadata import decode_metadata

@@ -1,4 +1,4 @@
-"""Small sorted Parquet files of a table of requests, as a writer leaves them that flushes every few minutes."""
+"""Small sorted Parquet files of a table of requests, like those of a writer that flushes every few minutes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TARGET_BYTES = 64_000_000
 
 
 def write_days(folder: Path, days: int, files_per_day: int, rows_per_file: int) -> TableMergeSpec:
-    """Write the files of some days, and return the job that merges each day."""
+    """Write the files of ``days`` days, and return the job that merges each day."""
     chance = np.random.default_rng(7)
     names = pa.array([f"service-{number:03}" for number in range(SERVICES)])
     chunks = []
@@ -56,7 +56,7 @@ def write_days(folder: Path, days: int, files_per_day: int, rows_per_file: int) 
 
 
 def tasks_before_and_after(spec: TableMergeSpec, result: TableMergeResult) -> tuple[int, int]:
-    """Return how many tasks a controller makes of the files by day, and how many of those that a merge has left."""
+    """Return how many tasks a controller plans for the files by day, before and after a merge."""
     days = {chunk.start_ms: (chunk.end_ms, [file.size for file in chunk.files]) for chunk in spec.chunks}
     left = {chunk.start_ms: (chunk.end_ms, [file.size for file in chunk.outputs]) for chunk in result.chunks}
     policy = TimelinePolicy(segment_bytes_max=spec.target_bytes)

@@ -1,6 +1,6 @@
-"""A thousand small sorted Parquet files to files of the target size, beside plain Spark on the same files.
+"""Merge of a thousand small sorted Parquet files to the target size, compared with plain Spark on the same files.
 
-Both run in one warm session on this machine; what is compared is the processor time of its JVM and all its Pythons.
+Both run in one warm session on this machine; the figures compare the CPU time of its JVM and all Python processes.
 Plain Spark reads, sorts by time and writes; for the roll-up it groups by hour, service and status instead.
 """
 
@@ -39,7 +39,7 @@ ROLL_UP = RollUp(
 
 
 def run(full: bool) -> Figures:
-    """Measure in a fresh process and return its figures."""
+    """Run the benchmark in a subprocess and return its figures."""
     rows = ROWS_PER_FILE_FULL if full else ROWS_PER_FILE
     program = [sys.executable, "-m", "tests.bench.table_merge", str(rows)]
     answer = subprocess.run(program, stdout=subprocess.PIPE, check=True, text=True)
@@ -48,7 +48,7 @@ def run(full: bool) -> Figures:
 
 
 def measure(rows_per_file: int) -> dict[str, float]:
-    """Return the figures; megabytes are of the files that are read."""
+    """Return the figures; megabytes are of the source files."""
     from spark.session import make_session
     from spark.settings import SparkSettings
 
@@ -62,7 +62,7 @@ def measure(rows_per_file: int) -> dict[str, float]:
         results: list[TableMergeResult] = []
         seconds: dict[str, float] = {}
         for job, root in ((warm_up, warming), (spec, sources)):
-            # The last round counts; the first has shown the JVM what is to come.
+            # The last round counts; the first warms the JVM up.
             seconds = _round(spark, job, root, Path(folder), results)
         spark.stop()
     tasks, tasks_after = tasks_before_and_after(spec, results[-2])
@@ -83,7 +83,7 @@ def measure(rows_per_file: int) -> dict[str, float]:
 def _round(
     spark: Any, spec: TableMergeSpec, sources: Path, folder: Path, results: list[TableMergeResult]
 ) -> dict[str, float]:
-    """Do everything once and return the seconds of each; results of ours are added: merged, and rolled up."""
+    """Run all variants once and return the seconds of each; append the results of our jobs to ``results``."""
     from pyspark.sql import functions as f
 
     pattern = str(sources / "day-*.parquet")

@@ -1,8 +1,8 @@
-"""A scan of one month before and after its files are merged: by Spark and by DuckDB, warm, the best of some rounds.
+"""Scan of one month before and after its files are merged, by Spark and by DuckDB, warm, the fastest of some rounds.
 
-The question needs two of five columns of every row: bytes by service. Readers are given the files by name, as they have
-them from a manifest. Nearly all of the time is Spark's, which lists and opens every small file: one scan before takes
-seconds, one after a tenth of that, so few rounds are of the first.
+The query needs two of five columns of every row: bytes by service. Readers get the file names, as from a manifest.
+Nearly all of the time is Spark's, which lists and opens every small file: one scan before takes seconds, one after a
+tenth of that, so few rounds are of the first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROUNDS_BEFORE, ROUNDS_BEFORE_FULL, ROUNDS_AFTER = 1, 3, 4
 
 
 def run(full: bool) -> Figures:
-    """Measure in a fresh process and return its figures."""
+    """Run the benchmark in a subprocess and return its figures."""
     files = FILES_PER_DAY_FULL if full else FILES_PER_DAY
     rounds = ROUNDS_BEFORE_FULL if full else ROUNDS_BEFORE
     program = [sys.executable, "-m", "tests.bench.table_read", str(files), str(rounds)]
@@ -37,7 +37,7 @@ def run(full: bool) -> Figures:
 
 
 def measure(files_per_day: int, rounds_before: int) -> dict[str, float]:
-    """Return how many times faster the scan is, and its seconds of wall time."""
+    """Return the speed-up of the scan, and its seconds of wall time."""
     import duckdb
 
     from engine.lanes.tables.merge import merge_job
@@ -61,7 +61,7 @@ def measure(files_per_day: int, rounds_before: int) -> dict[str, float]:
             sql = f"select service, sum(bytes)::bigint from read_parquet({paths}) group by 1 order by 1"
             return duckdb.sql(sql).fetchall()
 
-        # The first answers warm each reader up; the JVM has the small round first.
+        # The first results warm each reader up; the JVM starts with the small round.
         assert by_spark(after) == by_spark(before) == by_duckdb(before) == by_duckdb(after)
         seconds = {
             (reader.__name__, len(paths)): _best(lambda reader=reader, paths=paths: reader(paths), rounds)

@@ -1,9 +1,10 @@
-"""How long it takes to plan a million segments in a hundred thousand chunks, and again after one in a hundred changed.
+"""Time to plan a million segments in a hundred thousand chunks, and again after one in a hundred changed.
 
-A data source of eleven years by the hour: most hours have a few good files or many small ones, some were overwritten in
-part, some files cross the border of two hours. The first figure is the plan of all: every chunk judged, every task. The
-second is a turn of the controller after files came into one chunk of a hundred, with those chunks and what is tied to
-them as its snapshot; making snapshots is not counted, as reading them is not the planner's.
+A data source of eleven years by the hour: most hours have a few large files or many small ones, some were partly
+overwritten, some files cross the boundary of two hours. The first figure is the plan of all: every chunk evaluated,
+every task. The second is a cycle of the controller after files were added to one chunk of a hundred, with those chunks
+and related ones as its snapshot. The creation of snapshots is not included, because reading them is not part of the
+planner.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ LIMITS = QueueLimits(running_max=100, waiting_max=1_000)
 
 
 def run(full: bool = False) -> Figures:
-    """Measure; ``--full`` measures five times instead of twice. The best counts."""
+    """Run the benchmark; ``--full`` repeats five times instead of twice. The minimum counts."""
     segments = snapshot()
     now_ms = START_MS + CHUNKS * HOUR_MS
     gc.collect()
-    gc.freeze()  # what a caller holds already is not looked through again
+    gc.freeze()  # Exclude the caller's objects from garbage collection.
     times, used, again, again_used = [], [], [], []
     for _ in range(5 if full else 2):
         began, began_used = time.perf_counter(), time.process_time()
@@ -76,7 +77,7 @@ def run(full: bool = False) -> Figures:
 
 
 def snapshot(chunks: int = CHUNKS, segments: int = SEGMENTS) -> list[Segment]:
-    """Return ten segments for each hour on average."""
+    """Return segments, ten per hour on average."""
     found: list[Segment] = []
     version = instant_version(START_MS)
     newer = instant_version(START_MS + DAY_MS)
@@ -118,9 +119,9 @@ def snapshot(chunks: int = CHUNKS, segments: int = SEGMENTS) -> list[Segment]:
 
 
 def after_change(plan: TimelinePlan, segments: list[Segment], now_ms: int) -> CycleSnapshot:
-    """Return the input of a cycle after files came into one chunk of a hundred.
+    """Return the input of a cycle after files were added to one chunk of a hundred.
 
-    The best tasks fill the queue; the chunks of the others are put off.
+    The best tasks fill the queue; the chunks of the others are postponed.
     """
     fp = POLICY.fingerprint()
     best = sorted(plan.tasks, key=lambda task: (-task.priority, -task.end_ms))[: LIMITS.waiting_max]

@@ -1,8 +1,8 @@
-"""Prometheus blocks as large as those of a busy server, made quickly: the same seed gives the same.
+"""Prometheus blocks with the size of those of a busy server, generated quickly; equal for equal seeds.
 
-Every series has nine labels, a constant step with a phase of its own, and the values of one of 1,500 series: a third
-integer counters with small steps, a third counters with two decimals, a third gauges of four levels. Only the first
-time of a chunk depends on the phase, so that what is encoded once serves for many series.
+Every series has nine labels, a constant step with its own phase, and the values of one of 1,500 series: a third integer
+counters with small steps, a third counters with two decimals, a third gauges of four levels. Only the first time of a
+chunk depends on the phase, so that one encoding serves many series.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from engine.formats.prometheus.model import ENCODING_XOR, Chunk, ChunkMeta
 SEED = 20230315
 POOL = 1_500
 GAP_PATTERNS = 4
-"""Random gaps are drawn so often for each series of the pool and replica."""
+"""Patterns of random gaps for each series of the pool and replica."""
 STEP_MS = 15_000
 SAMPLES = 480
 CHUNK_SAMPLES = 120
@@ -38,7 +38,7 @@ METRICS_PER_POD = 20
 
 
 class Encoded(NamedTuple):
-    """A chunk without its first time: those of first and last sample beside the series' own, and what surrounds it."""
+    """A chunk without its first time: first and last times relative to the phase, and the bytes around it."""
 
     start_ms: int
     end_ms: int
@@ -52,7 +52,7 @@ def block_ulid(number: int) -> str:
 
 
 def write_block(parent: Path, number: int, series: int, *, interval: int = 0, gaps: float = 0.0) -> Path:
-    """Write a block of one interval, each sample of which is missing with the probability ``gaps``."""
+    """Write a block of one interval, each sample of which is missing with probability ``gaps``."""
     ulid = block_ulid(number)
     start = START_MS + interval * INTERVAL_MS
     pool = _pool(interval, number if gaps else 0, gaps)
@@ -61,7 +61,7 @@ def write_block(parent: Path, number: int, series: int, *, interval: int = 0, ga
     phases = draw.integers(STEP_MS, size=series).tolist()
     symbols = sorted({text for each in range(series) for text in _labels(each)})
     numbers = {text: place for place, text in enumerate(symbols)}
-    # In the order of the labels, which the numbers of their symbols have.
+    # Sorted by labels, like the numbers of their symbols.
     rows = sorted(([numbers[text] for text in _labels(each)], each) for each in range(series))
     with BlockWriter(parent, ulid, symbols) as writer:
         for first in range(0, series, BATCH_SERIES):
@@ -76,7 +76,7 @@ def write_block(parent: Path, number: int, series: int, *, interval: int = 0, ga
 
 
 def copied_block(folder: Path, number: int) -> Path:
-    """Return a copy of a block under another name."""
+    """Return a copy of a block with another ULID."""
     ulid = block_ulid(number)
     copy = folder.parent / ulid
     shutil.copytree(folder, copy)

@@ -1,7 +1,7 @@
-"""How fast the parts of Prometheus blocks are read and written: float chunks of 120 samples, and series of the index.
+"""Speed of reading and writing parts of Prometheus blocks: float chunks of 120 samples, and series of the index.
 
-Series have nine labels and four chunks. Of the chunks a third are integer counters with small steps, a third counters
-with two decimals, a third gauges of four levels, every 15 s from a phase of its own; the same seed gives the same.
+Series have nine labels and four chunks. A third of the chunks are integer counters with small steps, a third counters
+with two decimals, a third gauges of four levels, every 15 s with their own phase; equal for equal seeds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REPEATS = 7
 
 
 def run(full: bool = False) -> Figures:
-    """Measure; rates are of CPU time of one core, medians of the repeats."""
+    """Run the benchmark; rates are per CPU time of one core, medians of the repeats."""
     chunks = CHUNKS_FULL if full else CHUNKS
     columns = [column(np.random.default_rng([SEED, number]), number % 3) for number in range(chunks)]
     encoded = [xor.encode_xor(*samples) for samples in columns]
@@ -107,7 +107,7 @@ def rate(work: Callable[[], object], count: int) -> float:
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
-    """Return the CPU time of doing the work once."""
+    """Return the CPU time of one call of ``work``."""
     started = time.process_time()
     work()
     return time.process_time() - started

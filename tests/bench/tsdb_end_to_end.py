@@ -1,11 +1,12 @@
-"""Groups of three replicas on the whole way: a node leases jobs, downloads over HTTP, merges on Spark, uploads and
-reports; the service completes the groups, and the outbox writes ``meta.json``, the marks of the sources and the index.
+"""End-to-end compaction of groups of three replicas through service, node, Spark and an S3 server.
 
-Web process, broker, control worker, node and the S3 server are real processes on this machine and take their share of
-it; the server answers out of files, because one in plain Python (moto) takes more than the merge. A round lasts from
-the first lease to the last object written. The outbox is written as soon as a job is done, not when beat comes round
-to it. Sketch: a series has 1.6 KB in each replica, so that 60,000 series a second are 290 MB downloaded and 95 MB
-uploaded each second, beside a third of a core for the merge itself.
+A node leases jobs, downloads over HTTP, merges on Spark, uploads and reports; the service completes the groups, and the
+outbox writes ``meta.json``, the marks of the sources and the index. Web process, broker, control worker, node and the
+S3 server are real processes on this machine and use its processors; the server reads from files, because one in pure
+Python (moto) uses more than the merge. A round lasts from the first lease to the last object written. The outbox is
+written as soon as a job is done, not at its scheduled time. Estimate: a series has 1.6 KB in each replica, so that
+60,000 series per second are 290 MB downloaded and 95 MB uploaded per second, in addition to a third of a core for the
+merge itself.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ from tests.processes import Processes, wait_until
 NAME = "tsdb_end_to_end"
 REPLICAS = 3
 GROUPS = 6
-"""Groups of a round, each of a tenant of its own."""
+"""Groups per round, each of its own tenant."""
 SERIES, SERIES_FULL = 100_000, 200_000
 ROUNDS, ROUNDS_FULL = 2, 5
 CAPACITY = 4
-"""Jobs that the node holds, twice as many as Spark has slots: the next ones are at hand."""
+"""Jobs that the node holds, twice the Spark slots, so that the next ones are ready."""
 WAIT_SECONDS_MAX = 300.0
 MB = 1e6
 
-# By the wall: the time of commands may lag behind it after a pause.
+# Wall-clock time, because the time of commands may lag after a pause.
 ASSIGNED = (
     "SELECT min(given.wall_time), count(*) FROM schedule_job job"
     ' JOIN schedule_command given ON given."index" = job.token'
@@ -64,7 +65,7 @@ RESULTS = (
 
 
 def run(full: bool) -> Figures:
-    """Measure in a fresh process, whose environment has the credentials of the S3 server, and return its figures."""
+    """Run the benchmark in a subprocess with the S3 server's credentials, and return its figures."""
     series, rounds = (SERIES_FULL, ROUNDS_FULL) if full else (SERIES, ROUNDS)
     program = [sys.executable, "-m", "tests.bench.tsdb_end_to_end", str(series), str(rounds)]
     answer = subprocess.run(
@@ -75,7 +76,7 @@ def run(full: bool) -> Figures:
 
 
 def measure(series: int, rounds: int) -> dict[str, float]:
-    """Return the figures, medians over rounds of all groups; ``cpu_s`` is of all processes, the server too."""
+    """Return the figures, medians over rounds of all groups; ``cpu_s`` is of all processes, including the server."""
     with (
         tempfile.TemporaryDirectory(prefix="lithify-bench-") as home,
         running_file_s3(Path(home) / "s3") as (server, _),
@@ -89,7 +90,7 @@ def measure(series: int, rounds: int) -> dict[str, float]:
         store = open_store(url)
         source = write_block(Path(home) / "blocks", 1, series)
         read = GROUPS * REPLICAS * sum(path.stat().st_size for path in _data_files(source))
-        # The first round warms up.
+        # The first round is a warm-up.
         measured = [_round(stack, store, Path(home) / "s3" / "bucket", source, each) for each in range(rounds + 1)][1:]
         store.close()
         stack.close()
@@ -103,7 +104,7 @@ def measure(series: int, rounds: int) -> dict[str, float]:
 
 
 def _round(stack: Stack, store: ObjectStore, bucket: Path, source: Path, number: int) -> tuple[float, float]:
-    """Put groups into the bucket, wait until they are compacted; return how long that took and the processor time."""
+    """Add groups to the bucket, wait until they are compacted; return the wall time and the CPU time."""
     ours = f"round-{number}-%"
     sources = [
         _link(source, bucket / f"round-{number}-{group}", 1 + (number * GROUPS + group) * REPLICAS + replica)
@@ -131,7 +132,7 @@ def _round(stack: Stack, store: ObjectStore, bucket: Path, source: Path, number:
 
 
 def _write_what_is_done(stack: Stack, ours: str) -> None:
-    """Let the outbox be written whenever more jobs are done, until all is written."""
+    """Run the outbox whenever more jobs are done, until everything is written."""
     done = 0
     while done < GROUPS:
         done = _wait_for_more(stack, ours, done)
@@ -140,7 +141,7 @@ def _write_what_is_done(stack: Stack, ours: str) -> None:
 
 
 def _wait_for_more(stack: Stack, ours: str, known: int) -> int:
-    """Wait until more than ``known`` jobs are done; return how many are."""
+    """Wait until more than ``known`` jobs are done; return their number."""
     wait_until(lambda: stack.rows(DONE, ours) > [(known,)], "another job is done", WAIT_SECONDS_MAX)
     [(done,)] = stack.rows(DONE, ours)
     return int(done)
@@ -152,7 +153,7 @@ def _is_written(stack: Stack, ours: str) -> bool:
 
 
 def _link(source: Path, folder: Path, number: int) -> str:
-    """Put a block into the bucket under another name: its files are the same as those of all others."""
+    """Link a block into the bucket under another ULID; all copies share their files."""
     ulid = block_ulid(number)
     (folder / ulid / "chunks").mkdir(parents=True)
     for path in _data_files(source):

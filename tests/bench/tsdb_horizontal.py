@@ -1,4 +1,4 @@
-"""Three blocks of two hours, one after the other, are merged into one of six: chunks are copied."""
+"""Merge of three consecutive blocks of two hours into one of six: chunks are copied."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INTERVALS = 3
 
 
 def run(full: bool) -> Figures:
-    """Measure; ``full`` takes more runs."""
+    """Run the benchmark; ``full`` makes more runs."""
     return measure_merges(_write, full)
 
 

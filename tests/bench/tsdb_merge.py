@@ -1,4 +1,4 @@
-"""Two replicas of which each lacks one sample in twenty are merged: every chunk is decoded and encoded anew."""
+"""Merge of two replicas that each lack one sample in twenty: every chunk is decoded and encoded again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GAPS = 0.05
 
 
 def run(full: bool) -> Figures:
-    """Measure; ``full`` takes more runs."""
+    """Run the benchmark; ``full`` makes more runs."""
     return measure_merges(_write, full)
 
 

@@ -1,7 +1,7 @@
-"""Measures merges of blocks, each variant in a process of its own so that its peak of memory is its own.
+"""Measure merges of blocks, each variant in its own process so that memory peaks are separate.
 
-Times are processor times of one thread; reading the sources, checksums, index and fsync are in them. Three times the
-input is three times the series: the larger of the two blocks is the one that is timed.
+Times are CPU times of one thread, and include reading the sources, checksums, index and fsync. Three times the input is
+three times the series; the larger of the two blocks is measured.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RESULT = block_ulid(1 << 20)
 
 
 def measure_merges(write: Callable[[Path, int], None], full: bool) -> Figures:
-    """Measure merges of the blocks that ``write`` puts into a folder, of so many series each."""
+    """Measure merges of the blocks that ``write`` writes to a folder with a given number of series."""
     runs = RUNS_FULL if full else RUNS
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)

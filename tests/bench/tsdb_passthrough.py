@@ -1,4 +1,4 @@
-"""Three identical replicas are merged: chunks are compared and copied, none is decoded."""
+"""Merge of three identical replicas: chunks are compared and copied, none is decoded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAME = "tsdb_passthrough"
 
 
 def run(full: bool) -> Figures:
-    """Measure; ``full`` takes more runs."""
+    """Run the benchmark; ``full`` makes more runs."""
     return measure_merges(_write, full)
 
 

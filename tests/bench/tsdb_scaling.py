@@ -1,9 +1,9 @@
-"""One group cut into partitions by series, on one and on two Spark slots: what a second slot gives.
+"""Speed-up of a second Spark slot: one group cut into partitions by series, on one and on two slots.
 
-Sources and results lie in a folder, so that no server takes its share of the machine. Each number of slots has a fresh
-process with a session of its own; the first round warms up. The bytes of both are compared. Sketch of the full variant:
-400,000 series in two replicas are 1.2 GB, which each of four parts fetches; with the merge itself (37,000 series a
-second) a round takes some 20 s on one slot.
+Sources and results are in a folder, so that no server uses the machine's processors. Each number of slots has a new
+process with its own session; the first round is a warm-up. The bytes of both results are compared. Estimate of the full
+variant: 400,000 series in two replicas are 1.2 GB, which each of four partitions reads; with the merge itself (37,000
+series per second) a round takes about 20 s on one slot.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROUNDS, ROUNDS_FULL = 3, 2
 
 
 def run(full: bool) -> Figures:
-    """Measure with one slot and with two."""
+    """Run the benchmark with one slot and with two."""
     series, rounds = (SERIES_FULL, ROUNDS_FULL) if full else (SERIES, ROUNDS)
     with tempfile.TemporaryDirectory() as folder:
         specs = _write_group(Path(folder), series)

@@ -1,10 +1,10 @@
-"""Losing a segment writer: ``kill -9`` of one of three under load, with the silence that installations wait for.
+"""Loss of a segment writer: ``kill -9`` of one of three under load, with the default heartbeat timeout.
 
-Sketch: a push to the dead one is refused by its machine at once and goes to the next in the order; only its own flush,
-half a second, is left to wait for. A machine that vanishes instead answers nothing: one attempt times out.
+Estimate: the kernel rejects connections to the dead process at once, and the push goes to the next instance; only its
+own flush, half a second, is a wait. A machine that disappears does not respond: one attempt times out.
 
-The takeover is over when every shard of the dead one has stored a push that began after the kill. There is a sender per
-shard, so that it is measured to within one flush.
+The takeover ends when every shard of the dead writer has stored a push that began after the kill. There is one sender
+per shard, so the resolution is one flush.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tests.processes import Processes, wait_until
 NAME = "writer_loss"
 NAMES = ("w1", "w2", "w3")
 SHARDS = 24
-"""What a ring of three instances with the usual tokens has."""
+"""Shards of a ring of three instances with the default tokens."""
 
 
 def run(full: bool) -> Figures:
-    """Kill a writer in each round and count what is found after all of them."""
+    """Kill a writer in each round, and count the stored profiles after all of them."""
     rounds, senders = 5 if full else 1, SHARDS
     django.setup()
     logging.getLogger("httpx").setLevel(logging.WARNING)

@@ -1,4 +1,4 @@
-"""The S3 server that crash tests write to, and one stack of real processes for all tests that break it."""
+"""Fixtures for fault tests: the S3 server, and one stack of real processes that all tests of faults share."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["s3_credentials", "s3_server", "s3_store"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``pytest tests/faults --rounds N`` kills at random for N rounds instead of one."""
+    """Add ``--rounds N``: rounds of random kills (default 1)."""
     parser.addoption("--rounds", type=int, default=1, help="rounds of random kills, each of another seed")
 
 
 STACK = pytest.StashKey[ExitStack]()
-"""What ends the stack that runs."""
+"""Holds the running stack, and stops it when closed."""
 
 
 @pytest.hookimpl(tryfirst=True)  # Before xdist reads the groups.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests that share the stack in one process, one after another."""
+    """Run the tests that share the stack in one worker process, in sequence."""
     for item in items:
         if _uses_stack(item):
             item.add_marker(pytest.mark.stack)
@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """End the stack after the last of its tests: idle, it would take a fifth of the machine from all the others."""
+    """Stop the stack after the last of its tests; idle, it uses a fifth of the machine's processor time."""
     yield
     if nextitem is None or not _uses_stack(nextitem):
         item.config.stash.get(STACK, ExitStack()).close()
@@ -51,7 +51,7 @@ def _uses_stack(item: pytest.Item) -> bool:
 def fault_stack(
     s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> FaultStack:
-    """The whole stack on PostgreSQL and S3, until the hook above ends it; a test leaves it settled."""
+    """Return the stack on PostgreSQL and S3, which the hook above stops. Each test must leave it settled."""
     with ExitStack() as parts:
         postgresql = parts.enter_context(running_postgresql())
         store = parts.enter_context(http_proxy(s3_server.endpoint))

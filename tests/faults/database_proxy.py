@@ -1,7 +1,7 @@
-"""A proxy before PostgreSQL, with traps: it holds or loses a statement, or the answer to it.
+"""A PostgreSQL proxy with traps that delay or drop a statement, or its response.
 
-It follows the protocol as far as it must: the traps see each message of a client, and the text of its transaction so
-far. Django writes the parameters into the text. ``partitioned`` drops what comes and ends no connection, ``slow``
+It parses as much of the protocol as it needs: traps get each message of a client, and the text of its transaction so
+far. Django writes the parameters into the text. ``partitioned`` drops messages and closes no connection, ``slow``
 delays each message.
 """
 
@@ -22,18 +22,18 @@ BEGIN, ENDS = b"BEGIN", (b"COMMIT", b"ROLLBACK")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a client sends now, and everything since its transaction began."""
+    """The current message of a client, and all statements since its transaction began."""
 
     text: bytes
     transaction: bytes
 
     def commits(self, *parts: str) -> bool:
-        """Tell whether this commits a transaction in which all of these texts occur."""
+        """Return whether this commits a transaction that contains all of these texts."""
         return b"COMMIT" in self.text and all(part.encode() in self.transaction for part in parts)
 
 
 class DatabaseProxy:
-    """Listens on a port of the loopback interface and passes everything on to the server's socket file."""
+    """Listens on a loopback port and forwards to the server's Unix socket."""
 
     def __init__(self, socket_file: str) -> None:
         self._socket_file = socket_file
@@ -43,7 +43,7 @@ class DatabaseProxy:
         self.port = int(self._listener.getsockname()[1])
 
     def serve(self) -> None:
-        """Take connections until ``close``."""
+        """Accept connections until ``close``."""
         while True:
             try:
                 client, _ = self._listener.accept()
@@ -54,7 +54,10 @@ class DatabaseProxy:
 
     @contextmanager
     def partitioned(self) -> Iterator[None]:
-        """Drop everything in both directions. Connections stay open, and one that lost a message never works again."""
+        """Drop all messages in both directions.
+
+        Connections stay open, and one that lost a message never works again.
+        """
         self._link.drops.set()
         try:
             yield
@@ -63,7 +66,7 @@ class DatabaseProxy:
 
     @contextmanager
     def slow(self, seconds: float) -> Iterator[None]:
-        """Pass each message of a client on so much later."""
+        """Delay each message of a client by ``seconds``."""
         self._link.delay_seconds = seconds
         try:
             yield
@@ -71,14 +74,14 @@ class DatabaseProxy:
             self._link.delay_seconds = 0.0
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Stop accepting connections."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
 
 class _Link:
-    """The state of the network between clients and server."""
+    """State of the network between clients and server."""
 
     def __init__(self) -> None:
         self.drops = threading.Event()
@@ -86,7 +89,7 @@ class _Link:
 
 
 class _Session:
-    """One connection: a thread in each direction."""
+    """One connection, with a thread in each direction."""
 
     def __init__(self, client: socket.socket, socket_file: str, traps: Traps[Statement], link: _Link) -> None:
         self._client, self._socket_file, self._traps, self._link = client, socket_file, traps, link
@@ -96,7 +99,7 @@ class _Session:
         self._answer_trap: Trap[Statement] | None = None
 
     def run(self) -> None:
-        """Pass on until one side ends."""
+        """Forward until one side closes."""
         try:
             self._client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._server.connect(self._socket_file)
@@ -136,7 +139,7 @@ class _Session:
         self._end()
 
     def _is_dropped(self) -> bool:
-        """Say whether a message is lost now; then so is the connection, in which bytes are missing."""
+        """Return whether a message is dropped now; then the connection is unusable, because bytes are missing."""
         self._is_lost = self._is_lost or self._link.drops.is_set()
         return self._is_lost
 
@@ -149,7 +152,7 @@ class _Session:
 
 @contextmanager
 def database_proxy(socket_file: str) -> Iterator[DatabaseProxy]:
-    """Run a proxy before the server that listens at ``socket_file``."""
+    """Run a proxy for the server that listens at ``socket_file``."""
     proxy = DatabaseProxy(socket_file)
     thread = threading.Thread(target=proxy.serve)
     thread.start()

@@ -1,8 +1,8 @@
-"""An object store that fails on demand, around any real one: the n-th call, a torn write, a bad key.
+"""An object store wrapper that fails on demand: the n-th call, a torn write, a key.
 
-``FailingStore(store, Fault("write", call=3, torn_bytes=100))`` lets the third write of any object stop after 100
-bytes. A fault strikes once unless ``is_lasting``. ``calls`` has the calls made, so that a test can first count the
-calls of a good run and then fail each of them in turn.
+``FailingStore(store, Fault("write", call=3, torn_bytes=100))`` makes the third write of any object stop after 100
+bytes. A fault applies once unless ``is_lasting``. ``calls`` has the calls made, so that a test can count the calls of a
+successful run and then make each of them fail in turn.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ OPERATIONS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Which call fails: of ``operation``, the ``call``-th (from 1) among those whose key contains ``key_part``.
+    """The call that fails: of ``operation``, the ``call``-th (from 1) among those whose key contains ``key_part``.
 
-    ``torn_bytes``: how much of a write's bytes reaches the store before the error (None: none). ``is_late``: the call
-    takes effect and only its answer is lost. ``is_lasting``: every later call fails too.
+    ``torn_bytes``: bytes of a write that reach the store before the error (None: none). ``is_late``: the call takes
+    effect and only its response is lost. ``is_lasting``: every later call fails too.
     """
 
     operation: str
@@ -39,7 +39,7 @@ class Fault:
 
 
 class FailingStore(ObjectStore):
-    """Passes everything on to ``store``, except what ``faults`` say."""
+    """Forward all calls to ``store``, except those that ``faults`` match."""
 
     def __init__(self, store: ObjectStore, *faults: Fault) -> None:
         self._store = store
@@ -99,7 +99,7 @@ class FailingStore(ObjectStore):
         return _Call(operation, key, self.struck(operation, key))
 
     def struck(self, operation: str, key: str) -> Fault | None:
-        """Count a call and return the fault that strikes it."""
+        """Count a call and return the fault that applies to it, if any."""
         struck = None
         with self._lock:
             self.calls.append((operation, key))
@@ -113,7 +113,7 @@ class FailingStore(ObjectStore):
 
 
 class FailingWriter(ObjectWriter):
-    """A stream whose writes and commit can fail."""
+    """An object writer whose writes and commit can fail."""
 
     def __init__(self, store: FailingStore, key: str, writer: ObjectWriter) -> None:
         self._store, self._key, self._writer = store, key, writer
@@ -137,7 +137,7 @@ class FailingWriter(ObjectWriter):
 
 
 class _Call:
-    """Raises the fault's error before the call, or after it when only the answer is lost."""
+    """Raise the fault's error before the call, or after it if only the response is lost."""
 
     def __init__(self, operation: str, key: str, fault: Fault | None) -> None:
         self._fault = fault

@@ -1,4 +1,4 @@
-"""An HTTP proxy before the web processes or the object store, with traps; it can also deliver every request twice."""
+"""An HTTP proxy for the web processes or the object store, with traps; it can also deliver every request twice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOT_PASSED_ON = {"connection", "transfer-encoding", "content-length", "server", 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The request of a client."""
+    """A client's request."""
 
     method: str
     path: str
@@ -29,13 +29,13 @@ class Request:
     headers: dict[str, str]
 
     def is_about(self, method: str, path_part: str, body_part: bytes = b"") -> bool:
-        """Tell whether this is a request with that method, and these parts in path and body."""
+        """Return whether this is a request with that method, and with these parts in path and body."""
         return self.method == method and path_part in self.path and body_part in self.body
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer of a server; ``length`` is that of its header where there is no body."""
+    """A server's response; ``length`` is that of its header if there is no body."""
 
     status: int
     headers: Sequence[tuple[str, str]]
@@ -50,14 +50,14 @@ SLOW_DOWN = Answer(
     b"</Message><RequestId>1</RequestId></Error>",
     "0",
 )
-"""What S3 answers when it is asked too much; clients of the web processes look at the status only."""
+"""Response of S3 when it throttles; clients of the web processes check the status only."""
 BAD_GATEWAY = Answer(502, (), b"", "0")
 
 
 class HttpProxy(ThreadingHTTPServer):
-    """Passes requests on to ``targets`` in turn; who cannot be reached is passed over. ``traps`` strike on the way.
+    """Forward requests to ``targets`` in turn, skipping unreachable ones; ``traps`` apply on the way.
 
-    While ``doubles`` is set every POST is delivered to two targets at once and one of the answers is lost.
+    While ``doubles`` is set, every POST is delivered to two targets at once and one of the responses is dropped.
     """
 
     daemon_threads = True
@@ -72,7 +72,7 @@ class HttpProxy(ThreadingHTTPServer):
         self._turns = itertools.count()
 
     def deliver(self, request: Request) -> Answer | None:
-        """Pass a request on and return the answer, None if the connection broke before there was one."""
+        """Forward a request and return the response, None if the connection closed before it."""
         turn = next(self._turns)
         if not (self.doubles.is_set() and request.method == "POST"):
             return self._deliver(request, turn)
@@ -81,7 +81,7 @@ class HttpProxy(ThreadingHTTPServer):
         return answers[turn // 2 % 2]
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Clients that were killed while they waited are what this is for."""
+        """Ignore errors of clients that were killed during a request."""
 
     def _deliver(self, request: Request, turn: int) -> Answer | None:
         for number in range(len(self._targets)):
@@ -149,12 +149,12 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _pass_on  # noqa: N815 - names given by the standard library
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
 def http_proxy(*targets: str) -> Iterator[HttpProxy]:
-    """Run a proxy before the servers at ``targets``."""
+    """Run a proxy for the servers at ``targets``."""
     proxy = HttpProxy(*targets)
     thread = threading.Thread(target=proxy.serve_forever, args=(0.05,))
     thread.start()

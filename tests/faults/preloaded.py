@@ -1,6 +1,6 @@
-"""Faults of a machine that a test switches while processes run: small C libraries, preloaded, and the file each reads.
+"""Faults of a machine that tests switch on while processes run: preloaded C libraries and the file that each reads.
 
-``environments`` joins what several of them need in one process.
+``environments`` merges the variables of several of them for one process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ SOURCES = Path(__file__).parent
 
 
 class _Preloaded:
-    """A library and the number that it shares with this process. Anybody may read them: servers run as other users."""
+    """A library and the number that it shares with this process.
+
+    The file is world-readable: servers run as other users.
+    """
 
     def __init__(self, name: str, variable: str, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -37,19 +40,19 @@ class _Preloaded:
             self._write(0)
 
     def _write(self, number: int) -> None:
-        """In place: the processes have mapped the file."""
+        """Write in place, because the processes have mapped the file."""
         with self._file.open("r+b") as file:
             file.write(number.to_bytes(8, "little", signed=True))
 
 
 class WallClock(_Preloaded):
-    """Processes started with ``environment`` have this clock. It is the machine's until it is ``stepped``."""
+    """A clock for processes started with ``environment``; equal to the machine's until ``stepped``."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__("wall_clock", "WALL_CLOCK_STEP", folder)
 
     def stepped(self, seconds: int) -> AbstractContextManager[None]:
-        """Set the clock ahead, or back where negative, for the length of a ``with``."""
+        """Step the clock forward, or back if negative, within a ``with``."""
         return self._set(seconds)
 
 
@@ -61,13 +64,13 @@ class Disk(_Preloaded):
         self.environment["FULL_DISK_FOLDER"] = f"{disk_folder}/"
 
     def full(self) -> AbstractContextManager[None]:
-        """Let the disk have no room for the length of a ``with``."""
+        """Make the disk full within a ``with``."""
         return self._set(1)
 
 
 @contextmanager
 def preloading(fault: _Preloaded) -> Iterator[None]:
-    """Let the programs that are started inside have this fault, where their environment cannot be given."""
+    """Apply the fault to programs started inside whose environment cannot be passed."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in fault.environment.items():
             patch.setenv(name, value)
@@ -75,6 +78,6 @@ def preloading(fault: _Preloaded) -> Iterator[None]:
 
 
 def environments(*faults: _Preloaded) -> dict[str, str]:
-    """Return the environment of a process with all of these."""
+    """Return the environment of a process with all of these faults."""
     joined = {name: value for fault in faults for name, value in fault.environment.items()}
     return joined | {"LD_PRELOAD": ":".join(fault.environment["LD_PRELOAD"] for fault in faults)}

@@ -1,4 +1,4 @@
-"""Delivers every Celery message twice: it watches what is put into the broker's queues and puts it there again."""
+"""Deliver every Celery message twice: watch the pushes to the broker's queues and repeat them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ READY_SECONDS = 30.0
 
 
 class Repeater:
-    """Repeats until ``close``. ``repeated`` counts its messages by queue."""
+    """Repeats messages until ``close``. ``repeated`` counts them by queue."""
 
     def __init__(self, broker_url: str) -> None:
         self.repeated: Counter[str] = Counter()
@@ -33,7 +33,7 @@ class Repeater:
             while True:
                 self._see(self._watching.read_response(disable_decoding=True))
         except (BrokerGone, OSError, ValueError):
-            return  # closed, or the broker is gone
+            return  # Closed, or the broker has stopped.
 
     def close(self) -> None:
         """End ``run``."""
@@ -55,7 +55,7 @@ class Repeater:
 
 @contextmanager
 def repeating(broker_url: str) -> Iterator[Repeater]:
-    """Repeat every message for the length of a ``with``."""
+    """Repeat every message within a ``with``."""
     repeater = Repeater(broker_url)
     thread = threading.Thread(target=repeater.run, daemon=True)
     thread.start()

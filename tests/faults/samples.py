@@ -1,4 +1,4 @@
-"""What a set of blocks holds, sample by sample, so that nothing can be lost, doubled or changed unseen."""
+"""Samples of a set of blocks, to detect loss, duplicates and changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Sample(NamedTuple):
 
 
 def samples_in(store: ObjectStore, blocks: Iterable[tuple[str, BlockMeta]]) -> Counter[Sample]:
-    """Count every sample of these blocks (object key, metadata with ``size``): two equal ones count two."""
+    """Count every sample of these blocks (object key, metadata with ``size``); equal samples add up."""
     found: Counter[Sample] = Counter()
     for key, meta in blocks:
         reader = ObjectReader(store, key, meta.size)

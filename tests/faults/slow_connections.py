@@ -1,4 +1,4 @@
-"""Clients that begin requests and do not end them: many connections, each with a few bytes now and then."""
+"""Slowloris clients: many connections with incomplete requests that send a few bytes from time to time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.processes import wait_until
 
 DRIP_SECONDS = 0.5
 NO_END, NOTHING = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", b""
-"""Headers that go on without an end, and a connection that says nothing at all."""
+"""Headers without an end, and a connection that sends nothing."""
 OPENINGS = (
     NO_END,
     NOTHING,
@@ -23,11 +23,11 @@ OPENINGS = (
     b"Cookie: csrftoken=" + b"a" * 32 + b"\r\nContent-Length: 2000000\r\n\r\nu",
     b"POST /api/v1/jobs/poll HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{",
 )
-"""With bodies that lack bytes, at views that read them without a credential too."""
+"""Requests with incomplete bodies, also at views that read bodies without a credential."""
 
 
 class SlowConnections:
-    """Holds ``count`` connections open: what the server closes is opened anew, as an attacker would."""
+    """Hold ``count`` connections open, and reopen those that the server closes, as an attacker would."""
 
     def __init__(self, url: str, count: int, openings: tuple[bytes, ...] = OPENINGS) -> None:
         parts = urlsplit(url)
@@ -65,7 +65,7 @@ class SlowConnections:
                 return
             self._drop_closed()
             for connection, opening in self._held.items():
-                if opening == NO_END or b"/login/" in opening:  # the others say nothing more
+                if opening == NO_END or b"/login/" in opening:  # The others send nothing more.
                     with contextlib.suppress(OSError):
                         connection.send(b"x")
 
@@ -76,6 +76,6 @@ class SlowConnections:
             ready = [key.fileobj for key, _ in selector.select(0)]
         for connection in ready:
             assert isinstance(connection, socket.socket)
-            connection.close()  # a refusal or an end: nothing else comes to a request that is not whole
+            connection.close()  # A rejection or an end: no other response is sent to an incomplete request.
             del self._held[connection]
             self.closed_by_server += 1

@@ -1,7 +1,7 @@
-"""The stack that ``up`` starts, under its supervisor, with two of what may be there twice, and proxies on every way.
+"""The stack of ``up`` with its supervisor, two instances of redundant processes, and proxies between the processes.
 
 Web processes reach PostgreSQL, and nodes and control the object store, through proxies with traps; nodes reach the web
-processes through another. Whatever is killed is started again by the supervisor. Each test works on a shard of its own.
+processes through another. The supervisor restarts killed processes. Each test uses a shard of its own.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from webadmin.embedded.program import Program
 from webadmin.embedded.supervisor import Supervisor
 
 OBJECTS_PREFIX = "objects"
-"""Where the object store lies in its bucket; buckets of Prometheus blocks lie beside it."""
+"""Prefix of the object store in its bucket; buckets of Prometheus blocks are beside it."""
 LEASE_SECONDS = 2
 STATEMENT_SECONDS = 5
-"""Limit of a statement in every process: control's own, a minute, would be most of a test's time."""
+"""Statement timeout in every process; the default of control, a minute, would be most of a test's time."""
 RESTART_SECONDS = 0.1
 SETTLE_SECONDS = 90.0
-"""A machine with other work to do needs a multiple of what a quiet one does."""
+"""Timeout with headroom for a loaded machine."""
 LIVE = "('queued', 'owned', 'parked', 'final')"
 ROUTINE = re.compile(
     r" (received|succeeded in .*)$|Sending due task|Found credentials|_swept|masked_rewritten|deleted=0"
@@ -97,7 +97,7 @@ print(json.dumps([notice.text for notice, _ in front_page(RequestFactory().get("
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the stack runs on: ``store_url`` leads straight to the bucket, ``proxied_store_url`` through its proxy."""
+    """Services of the stack: ``store_url`` is the bucket, ``proxied_store_url`` the bucket through its proxy."""
 
     postgresql: PostgresqlServer
     database: DatabaseProxy
@@ -107,7 +107,7 @@ class Surroundings:
 
 
 class FaultStack:
-    """One installation. ``service`` is the proxy before the web processes."""
+    """One installation. ``service`` is the proxy of the web processes."""
 
     def __init__(self, home: Path, around: Surroundings) -> None:
         self.around = around
@@ -148,8 +148,8 @@ class FaultStack:
         self._threads[1].start()
 
     def stop(self) -> None:
-        """End everything at once."""
-        for _ in range(2):  # asked twice, it no longer waits
+        """Kill everything."""
+        for _ in range(2):  # After the second request it does not wait.
             self._supervisor.request_stop()
         self.service.shutdown()
         for thread in self._threads:
@@ -161,7 +161,7 @@ class FaultStack:
         self.store.close()
 
     def python(self, *arguments: str) -> str:
-        """Run a program to its end with the settings of this installation; return what it printed."""
+        """Run a program with the settings of this installation; return its output."""
         ended = subprocess.run(
             [sys.executable, *arguments],
             env={**os.environ, **self._environment},
@@ -175,19 +175,19 @@ class FaultStack:
         return ended.stdout
 
     def story(self) -> str:
-        """The last lines of every program, for a failing test's message."""
+        """Return the last lines of every program, for the message of a failed test."""
         lines = [line for line in self.log.getvalue().splitlines() if not ROUTINE.search(line)]
         return "\n".join(lines[-STORY_LINES:])
 
-    # What a test does to it.
+    # Faults.
 
     def pid(self, name: str) -> int:
-        """Return the process id of a program, once it runs."""
+        """Return the process id of a program once it runs."""
         wait_until(lambda: name in self._supervisor.pids(), f"{name} runs")
         return self._supervisor.pids()[name]
 
     def kill(self, name: str) -> None:
-        """End a program with everything it started, as ``kill -9`` does, and return when it is gone."""
+        """Kill a program and its children with SIGKILL, and return when they have exited."""
         pid = self.pid(name)
         os.killpg(pid, signal.SIGKILL)
         wait_until(lambda: self._supervisor.pids().get(name) != pid, f"{name} is gone")
@@ -203,7 +203,7 @@ class FaultStack:
 
     @contextmanager
     def frozen(self, *names: str) -> Iterator[None]:
-        """Stop programs, as on a machine that is suspended, and continue them afterwards."""
+        """Suspend programs within a ``with``, as on a suspended machine."""
         pids = [self.pid(name) for name in names]
         for pid in pids:
             os.killpg(pid, signal.SIGSTOP)
@@ -215,7 +215,7 @@ class FaultStack:
 
     @contextmanager
     def after_power_loss(self) -> Iterator[None]:
-        """Let PostgreSQL lose power and start from its files as they were; inside no other process reaches it yet."""
+        """Let PostgreSQL lose power and restart it from its files; inside no other process reaches it."""
         closed: Trap[Statement] = Trap(moment=Moment.BEFORE, matches=lambda _: True, times=1 << 30, holds=False)
         with self.around.database.traps.set(closed):
             self.around.postgresql.lose_power()
@@ -223,7 +223,7 @@ class FaultStack:
             yield
 
     def wait_until_named(self, words: str) -> None:
-        """Wait until a notice of the front page has these words."""
+        """Wait until a notice of the front page contains these words."""
         seen: list[str] = []
 
         def is_named() -> bool:
@@ -237,10 +237,10 @@ class FaultStack:
             raise AssertionError(f"{error}: {seen}") from None
 
     def in_background(self, work: Callable[[], None]) -> Future[None]:
-        """Do something while the test watches what becomes of it; ``result`` of what is returned waits for its end."""
+        """Run ``work`` in a thread; return its future."""
         return self._background.submit(work)
 
-    # Work, and how it must end.
+    # Work and expected results.
 
     def new_shard(self) -> int:
         """Return an unused shard."""
@@ -250,7 +250,7 @@ class FaultStack:
     def write_segments(self, shard: int, count: int = 8) -> Counter[Sample]:
         """Write segments into the bucket, register them as a writer does, and return all their samples."""
         segments = self.put_segments(shard, count)
-        expected = self.samples(segments)  # now: as soon as they are registered they may be merged and deleted
+        expected = self.samples(segments)  # Before registration, after which they may be merged and deleted.
         self.register(segments)
         return expected
 
@@ -264,7 +264,7 @@ class FaultStack:
         return found
 
     def register(self, segments: Sequence[tuple[str, BlockMeta]]) -> None:
-        """Add segments to the index; what is not answered is sent again, as a writer must."""
+        """Add segments to the index; retry requests without a response, as a writer must."""
         entries = [block_list_pb2.BlockEntry(metadata=encode_metadata(meta), size=meta.size) for _, meta in segments]
         body = block_list_pb2.BlockMetaList(blocks=entries).SerializeToString()
         headers = {"Authorization": f"Bearer {self.credentials['writer']}", "Content-Type": "application/x-protobuf"}
@@ -280,11 +280,11 @@ class FaultStack:
         wait_until(is_added, "the segments are registered", SETTLE_SECONDS)
 
     def samples(self, blocks: Sequence[tuple[str, BlockMeta]]) -> Counter[Sample]:
-        """Count the samples of blocks, read past the proxy."""
+        """Count the samples of blocks, without the proxy."""
         return samples_in(self.store, blocks)
 
     def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """Read the database, past the proxy."""
+        """Return the rows of a query, without the proxy."""
         return self.around.postgresql.rows(query, *parameters)
 
     def wait_until_settled(self, shard: int) -> None:
@@ -302,7 +302,7 @@ class FaultStack:
             raise AssertionError(f"{error}\n{self.situation(shard)}\n{self.story()}") from None
 
     def situation(self, shard: int) -> str:
-        """Say where blocks and jobs of a shard are."""
+        """Return the state of a shard's blocks and jobs."""
         blocks = "SELECT state, level, count(*) FROM profiles_block WHERE shard = %s GROUP BY 1, 2"
         jobs = "SELECT name, state, failures, parked_reason FROM schedule_job WHERE shard = %s AND state <> 'done'"
         queues = "SELECT level, block_count, ready_at_ms, is_noticed FROM profiles_levelqueue WHERE shard = %s"
@@ -312,9 +312,9 @@ class FaultStack:
         return f"{shown}, workers {workers}, head {self.rows('SELECT * FROM schedule_loghead')}"
 
     def check(self, shard: int, expected: Counter[Sample]) -> list[str]:
-        """Wait for the end; assert that no sample is lost or doubled and that bucket and index agree.
+        """Wait until the shard is settled; assert that no sample is lost or duplicated and that bucket and index agree.
 
-        Returns the keys of the orphans: what was written by losers and never committed.
+        Returns the keys of the orphans: objects of attempts that were never committed.
         """
         self.wait_until_settled(shard)
         query = (
@@ -339,7 +339,7 @@ class FaultStack:
         return orphans
 
     def attempts(self, shard: int) -> Counter[str]:
-        """Count how the runs of the shard's jobs ended."""
+        """Count the outcomes of the attempts of the shard's jobs."""
         query = (
             "SELECT outcome, count(*) FROM schedule_attempt a JOIN schedule_job j ON a.job_id = j.id"
             " WHERE shard = %s GROUP BY 1"
@@ -347,7 +347,7 @@ class FaultStack:
         return Counter(dict(self.rows(query, shard)))
 
     def fsck(self) -> dict[str, int]:
-        """Let the operator's command compare bucket and index, bytes included; return its counts."""
+        """Compare bucket and index, including bytes, by the operator's command; return its counts."""
         found = json.loads(self.python("manage.py", "fsck", "--deep", "--json"))
         return dict(found["counts"])
 
@@ -359,7 +359,7 @@ class FaultStack:
             worker_credential=self.credentials["node"],
         )
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(shipped, "WRITERS", 0)  # their faults have a fleet of their own
+            patch.setattr(shipped, "WRITERS", 0)  # The faults of writers have a fleet of their own.
             redis, web, beat, control, node = shipped.describe_stack(settings)
         web, beat, control = (self._with_database(program) for program in (web, beat, control))
         first, second = (self._node(node, name) for name in NODES)
@@ -408,7 +408,7 @@ class FaultStack:
 
 
 def _ports_of(pid: int) -> set[int]:
-    """Return the ports from which a process and its children have connected."""
+    """Return the local ports of the connections of a process and its children."""
     processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
     return {
         connection.laddr.port

@@ -1,6 +1,6 @@
-"""An S3 server that keeps a reader waiting: a proxy that holds back the requests for chosen keys.
+"""An S3 proxy that delays the requests for chosen keys.
 
-``stalled`` is set when such a request has arrived, so that a test can act while an executor is inside its read.
+``stalled`` is set when such a request has arrived, so that a test can act during an executor's read.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 HOLD_SECONDS_MAX = 120
-"""A request held back longer than any test takes is answered all the same, so that nothing waits for ever."""
+"""Maximum delay of a request in seconds, longer than any test takes."""
 NOT_PASSED_ON = {"connection", "transfer-encoding", "content-length", "server", "date"}
 
 
 class StallingProxy(ThreadingHTTPServer):
-    """Passes requests on to ``target``; GETs whose path contains ``key_part`` wait until ``release`` is set."""
+    """Forward requests to ``target``; GETs whose path contains ``key_part`` wait until ``release`` is set."""
 
     def __init__(self, target: str, key_part: str) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -29,11 +29,11 @@ class StallingProxy(ThreadingHTTPServer):
         self.release = threading.Event()
 
     def wait_for_reader(self, seconds: float = 60) -> None:
-        """Return when one more request is being held back."""
+        """Return when one more request is being delayed."""
         assert self.stalled.acquire(timeout=seconds), "nobody asked for the key in time"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Readers that were killed while they waited are what this is for."""
+        """Ignore errors of readers that were killed during a request."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -66,14 +66,14 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _pass_on  # noqa: N815 - names given by the standard library
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
 def stalling_proxy(target: str, key_part: str) -> Iterator[StallingProxy]:
-    """Run a proxy before the S3 server at ``target``; at the end everything held back is released."""
+    """Run a proxy for the S3 server at ``target``; at the end release all delayed requests."""
     proxy = StallingProxy(target, key_part)
-    # Threads that wait for a reader that is gone end with the process.
+    # Threads that wait for a reader that has exited end with the process.
     proxy.daemon_threads = True
     thread = threading.Thread(target=proxy.serve_forever, args=(0.01,))
     thread.start()

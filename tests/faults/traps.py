@@ -1,7 +1,7 @@
-"""Traps that proxies set for what passes through them: hold it, lose it, refuse it, tear it.
+"""Traps that proxies apply to exchanges: hold, drop, reject or tear them.
 
-A trap strikes the ``call``-th exchange that it ``matches`` (from 1), and so many after it as ``times`` says. One that
-``holds`` keeps the exchange until the test has seen it (``wait``) and decided (``let_go``); any other acts at once.
+A trap applies to the ``call``-th exchange that it ``matches`` (from 1), and to ``times`` exchanges from there. One that
+``holds`` keeps the exchange until the test has seen it (``wait``) and released it (``let_go``); any other acts at once.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 HOLD_SECONDS_MAX = 60.0
-"""What is held longer than any test takes is let go all the same, so that nothing waits for ever."""
+"""Maximum seconds to hold an exchange, longer than any test takes."""
 
 Exchange = TypeVar("Exchange")
 
 
 class Moment(enum.Enum):
-    """When a trap strikes."""
+    """Time at which a trap applies."""
 
-    BEFORE = "before"  # the other side has not heard of it
-    AFTER = "after"  # the other side has done it, and its answer is on the way
+    BEFORE = "before"  # The request was not sent.
+    AFTER = "after"  # The request took effect, and its response is on the way.
 
 
 class Fate(enum.Enum):
-    """What becomes of it."""
+    """Result of the exchange."""
 
-    PASS = "pass"  # nothing
-    CUT = "cut"  # the connection is closed without an answer
-    REFUSE = "refuse"  # "try again later" (HTTP only)
-    TEAR = "tear"  # half of the answer, then the connection is closed (HTTP only)
+    PASS = "pass"  # Unchanged.
+    CUT = "cut"  # The connection is closed without a response.
+    REFUSE = "refuse"  # Response "try again later" (HTTP only).
+    TEAR = "tear"  # Half of the response, then the connection is closed (HTTP only).
 
 
 @dataclass(eq=False, kw_only=True)
 class Trap(Generic[Exchange]):
-    """See the module's docstring. ``client_port`` is where the struck exchange came from."""
+    """See the module's docstring. ``client_port`` is the source port of the held exchange."""
 
     matches: Callable[[Exchange], bool]
     moment: Moment
@@ -55,7 +55,7 @@ class Trap(Generic[Exchange]):
         self._let_go = threading.Event()
 
     def strikes(self, exchange: Exchange) -> bool:
-        """Count an exchange if it matches, and tell whether it is one of those to strike."""
+        """Count an exchange if it matches, and return whether the trap applies to it."""
         with self._lock:
             if not self.matches(exchange):
                 return False
@@ -65,7 +65,7 @@ class Trap(Generic[Exchange]):
             return is_struck
 
     def hold(self, client_port: int) -> Fate:
-        """Called by the proxy: wait for the test's decision, if it wants to decide; return the fate."""
+        """Wait until the test releases the exchange, if the trap ``holds``; return the fate. Called by the proxy."""
         self.client_port = client_port
         self._reached.set()
         if self.holds and not self._let_go.wait(HOLD_SECONDS_MAX):
@@ -73,17 +73,17 @@ class Trap(Generic[Exchange]):
         return self.fate
 
     def wait(self, seconds: float = HOLD_SECONDS_MAX) -> None:
-        """Return when something is in the trap."""
+        """Return when an exchange is in the trap."""
         assert self._reached.wait(seconds), "nothing went into the trap"
 
     def let_go(self, fate: Fate | None = None) -> None:
-        """Let what is held go to its fate."""
+        """Release the held exchange."""
         self.fate = fate or self.fate
         self._let_go.set()
 
 
 class Traps(Generic[Exchange]):
-    """The traps of one proxy, and how many exchanges it has seen."""
+    """The traps of one proxy, and the number of exchanges so far."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -92,7 +92,7 @@ class Traps(Generic[Exchange]):
 
     @contextmanager
     def set(self, *traps: Trap[Exchange]) -> Iterator[None]:
-        """Set traps for the length of a ``with``; what they still hold at its end is released."""
+        """Set traps within a ``with``; release what they still hold at its end."""
         with self._changed:
             self._set += traps
         try:
@@ -104,24 +104,24 @@ class Traps(Generic[Exchange]):
                 trap.let_go()
 
     def find(self, exchange: Exchange, moment: Moment) -> Trap[Exchange] | None:
-        """Return the trap that strikes now."""
+        """Return the trap that applies to the exchange."""
         with self._changed:
             armed = [trap for trap in self._set if trap.moment is moment]
         return next((trap for trap in armed if trap.strikes(exchange)), None)
 
     def meet(self, exchange: Exchange, moment: Moment, client_port: int) -> Fate:
-        """Return the fate of an exchange after the trap that holds it has released it."""
+        """Return the fate of an exchange after a trap that holds it has released it."""
         trap = self.find(exchange, moment)
         return trap.hold(client_port) if trap else Fate.PASS
 
     def count(self) -> None:
-        """Note that one more exchange has come."""
+        """Count one more exchange."""
         with self._changed:
             self._passed += 1
             self._changed.notify_all()
 
     def wait_for_more(self, count: int, seconds: float = HOLD_SECONDS_MAX) -> None:
-        """Wait until so many further exchanges have come."""
+        """Wait for this many further exchanges."""
         with self._changed:
             target = self._passed + count
             assert self._changed.wait_for(lambda: self._passed >= target, seconds), "nothing comes any more"

@@ -1,7 +1,7 @@
-"""Segment writers as real processes, senders that load them, and the count of what is found afterwards.
+"""Segment writers as real processes, senders that load them, and counts of the stored profiles.
 
-The senders are distributors in small: they decide by the published ring, try one instance after another, and send a
-profile again, unchanged, until somebody acknowledges it. Every profile has one sample in a function of its own.
+The senders are simplified distributors: they place profiles by the published ring, try one instance after another, and
+retry a profile unchanged until it is acknowledged. Every profile has one sample in a function of its own.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ print(outcome.recovered)
 
 METRICS_TOKEN = "watch"
 COMMAND_SECONDS = 180.0
-"""A command takes a few; on a machine with other work to do a multiple."""
+"""Timeout of a command; it takes a few seconds, and a multiple on a loaded machine."""
 
 
 class WriterFleet:
-    """Writers on one PostgreSQL and one folder of objects. ``database_url`` is also where the count is read."""
+    """Writers on one PostgreSQL and one folder of objects. ``database_url`` is also where profiles are counted."""
 
     def __init__(self, processes: Processes, home: Path, database_url: str, **more: str) -> None:
         self._processes = processes
@@ -88,7 +88,7 @@ class WriterFleet:
         }
 
     def python(self, *arguments: str) -> str:
-        """Run a program to its end with the settings of the fleet; return what it printed."""
+        """Run a program with the settings of the fleet; return its output."""
         ended = subprocess.run(
             [sys.executable, *arguments],
             cwd=ROOT,
@@ -115,15 +115,15 @@ class WriterFleet:
         wait_until(lambda: set(names) <= self.writable(), f"{names} are in the ring")
 
     def ring(self) -> Ring:
-        """Return the ring that distributors see."""
+        """Return the ring that distributors read."""
         return load_ring(signed(self.store)) or EMPTY_RING
 
     def writable(self) -> set[str]:
-        """Return the instances that get profiles."""
+        """Return the instances that accept profiles."""
         return {instance.id for instance in self.ring().instances if instance.is_writable()}
 
     def failed_segments(self) -> float:
-        """Return how many segments could not be written, as the metrics of the writers say."""
+        """Return the number of segments that could not be written, from the writers' metrics."""
         name, found = 'lithify_writer_segments_total{outcome="failed"} ', 0.0
         for instance in self.ring().instances:
             headers = {"Authorization": f"Bearer {METRICS_TOKEN}"}
@@ -132,16 +132,16 @@ class WriterFleet:
         return found
 
     def notices(self) -> list[str]:
-        """Return what the front page says."""
+        """Return the notices of the front page."""
         said: list[str] = json.loads(self.python("-c", FRONT_PAGE).splitlines()[-1])
         return [text.replace("\xa0", " ") for text in said]
 
     def letters(self) -> int:
-        """Return how many dead letters wait."""
+        """Return the number of dead letters."""
         return sum(1 for _ in self.store.list("dlq/"))
 
     def recover_letters(self) -> int:
-        """Do what the control task does; return how many were recovered."""
+        """Run the control task that recovers dead letters; return how many were recovered."""
         return int(self.python("-c", RECOVER))
 
     def found(self) -> dict[str, int]:
@@ -155,7 +155,7 @@ class WriterFleet:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """A profile that was acknowledged: its shard, by whom, and when (``time.monotonic``)."""
+    """An acknowledged profile: its shard, the instance, and the time (``time.monotonic``)."""
 
     shard: int
     instance: str
@@ -165,7 +165,7 @@ class Acknowledged:
 
 @dataclass(slots=True)
 class Load:
-    """What the senders have reached so far; ``acknowledged`` by name of the profile, unique among all loads."""
+    """Results of the senders so far; ``acknowledged`` is by profile name, unique among all loads."""
 
     number: int = field(default_factory=lambda: next(_loads))
     acknowledged: dict[str, Acknowledged] = field(default_factory=dict)
@@ -173,7 +173,7 @@ class Load:
     broken: list[str] = field(default_factory=list)
 
     def wait_for(self, more: int, seconds: float = 30.0) -> None:
-        """Wait until so many more profiles are acknowledged."""
+        """Wait until ``more`` further profiles are acknowledged."""
         wanted = len(self.acknowledged) + more
         wait_until(lambda: len(self.acknowledged) >= wanted or self.broken, f"{more} more profiles", seconds)
         assert not self.broken, self.broken
@@ -183,7 +183,7 @@ class Load:
         return sum(1 for one in list(self.acknowledged.values()) if one.instance == instance)
 
     def takeover_seconds(self, shards: set[int], since: float) -> float:
-        """Return how long after ``since`` the last of these shards took its first new profile; infinite if never."""
+        """Return the seconds from ``since`` until every one of these shards stored a new profile, or infinity."""
         first = dict.fromkeys(shards, float("inf"))
         for one in self.acknowledged.values():
             if one.shard in first and one.begun_at >= since:
@@ -193,7 +193,7 @@ class Load:
 
 @contextmanager
 def load_on(fleet: WriterFleet, senders: int = 6) -> Iterator[Load]:
-    """Send profiles without pause until the block is left; then wait until each one begun is acknowledged."""
+    """Send profiles continuously until the block is left; then wait until each one in progress is acknowledged."""
     load, stop = Load(), threading.Event()
     threads = [
         threading.Thread(
@@ -222,10 +222,10 @@ def _guarded(sender: _Sender, stop: threading.Event) -> None:
 
 
 class _Sender:
-    """One thread's way to the writers."""
+    """One thread's client of the writers."""
 
     def __init__(self, fleet: WriterFleet, number: int, beginning: float, load: Load) -> None:
-        """``beginning`` is where in the ring this one begins its turns, from 0 to 1."""
+        """Initialise; ``beginning`` is the position in the ring, from 0 to 1, of the first shard."""
         self.load = load
         self._fleet = fleet
         self._number = number
@@ -245,7 +245,7 @@ class _Sender:
                 self._send(f"profile-{self.load.number}-{self._number}-{sent}")
 
     def _send(self, name: str) -> None:
-        """Send a profile until it is acknowledged, always with the shard that was decided first."""
+        """Send a profile until it is acknowledged, always to the shard of the first decision."""
         begun_at, fingerprint = time.monotonic(), self._next_fingerprint()
         shard = self._decide(fingerprint).shard
         body = push_bytes(pushed_profile(name), shard=shard)
@@ -260,10 +260,10 @@ class _Sender:
                 return
             assert delivery.answer is not Answer.REFUSED, f"{name} was refused"
             self.load.unavailable += 1
-            time.sleep(0.1)  # as a client's library pauses before it sends again
+            time.sleep(0.1)  # Delay of a client library before a retry.
 
     def _next_fingerprint(self) -> int:
-        """Return a fingerprint that is placed on the shard whose turn it is: each is used often."""
+        """Return a fingerprint that is placed on the next shard, so that all shards are used often."""
         self._turn += 1
         while True:
             fingerprint = self._chance.getrandbits(64)

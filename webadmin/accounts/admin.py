@@ -1,4 +1,4 @@
-"""Who may do what, in the admin: operators are edited here; tenants, worker credentials and the audit log are shown."""
+"""Users and access in the admin: operators are edited here; tenants, credentials and the audit log are read-only."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ admin.site.unregister(Group)
 
 @admin.register(User)
 class OperatorAdmin(AuditedAdmin, UserAdmin, ModelAdmin):
-    """Operators: those who may sign in here."""
+    """Operators: users who may sign in to the admin."""
 
     form = UserChangeForm
     add_form = UserCreationForm
@@ -46,7 +46,7 @@ class OperatorAdmin(AuditedAdmin, UserAdmin, ModelAdmin):
 
 @admin.register(Group)
 class OperatorGroupAdmin(AuditedAdmin, GroupAdmin, ModelAdmin):
-    """Groups of operators with the same rights."""
+    """Groups of operators with the same permissions."""
 
 
 @admin.register(Tenant)
@@ -83,7 +83,7 @@ class TenantAdmin(ReadOnlyAdmin):
 
 @admin.register(WorkerCredential)
 class WorkerCredentialAdmin(OrderedAdmin):
-    """Credentials of workers, senders and catalog clients. Neither secrets nor their hashes are shown here."""
+    """Credentials of workers, senders and catalog clients. Neither secrets nor their hashes are shown."""
 
     list_display = ("name", "state_cell", "key", "scope_text", "issued", "expires", "used")
     search_fields = ("name",)
@@ -146,7 +146,7 @@ class WorkerCredentialAdmin(OrderedAdmin):
 
 @admin.register(AuditEntry)
 class AuditEntryAdmin(ReadOnlyAdmin):
-    """Who did what, the last first."""
+    """The audit log, newest first."""
 
     list_display = ("when", "actor", "action_cell", "target", "detail_text")
     search_fields = ("actor", "target")

@@ -1,4 +1,4 @@
-"""Credentials over HTTP: list, create, rotate, set the expiry, revoke; the same services as the admin's and commands'.
+"""Credentials over HTTP: list, create, rotate, set the expiry, revoke; the same services as in admin and commands.
 
 The scope ``credentials:manage`` can issue every other scope, so it is as powerful as an administrator.
 """
@@ -107,7 +107,7 @@ class CredentialView(APIView):
     permission_classes = [MayManageCredentials]
 
     def read(self, shape: type[Serializer]) -> tuple[str, Fields, Order]:
-        """Return the credential's name, the body's fields, and who asks why."""
+        """Return the credential's name, the body's fields, and the actor, reason and dry-run flag."""
         fields, order = messages.read_order(self.request, shape)
         return fields.text("name", CREDENTIAL_NAME_MAX, empty=False), fields, order
 

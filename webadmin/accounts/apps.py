@@ -1,4 +1,4 @@
-"""This app owns no rows: it shows and changes who may do what, in the admin and over REST."""
+"""The app without rows for managing users and credentials, in the admin and over REST."""
 
 from django.apps import AppConfig
 

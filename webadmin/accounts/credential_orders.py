@@ -1,4 +1,4 @@
-"""What an operator does to credentials in the admin: create, rotate, set the expiry, revoke."""
+"""Operators' actions on credentials in the admin: create, rotate, set the expiry, revoke."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOURS_MAX = int(OVERLAP_MAX / timedelta(hours=1))
 
 
 class CreateForm(OrderForm):
-    """A new credential."""
+    """The form of a new credential."""
 
     name = text_field("Name", "What it is for; stands in logs and audits.", CREDENTIAL_NAME_MAX, required=True)
     scopes = text_field(
@@ -39,7 +39,7 @@ class CreateForm(OrderForm):
 
 
 class RotateForm(OrderForm):
-    """How long the old secret is accepted."""
+    """The form of a rotation: how long the old secret is accepted."""
 
     overlap_hours = number_field(
         "Old secret accepted for (hours)",
@@ -52,7 +52,7 @@ class RotateForm(OrderForm):
 
 
 class ExpireForm(OrderForm):
-    """When a credential expires."""
+    """The form of an expiry."""
 
     expires_at = moment_field("Expires (UTC)", "Empty: never.")
 

@@ -1,4 +1,4 @@
-"""The addresses of the API about credentials."""
+"""URLs of the API of credentials."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What admin pages of every app are made of: sections, formatting, filters, orders, theme."""
+"""Building blocks of the admin pages of all apps: sections, formatting, filters, actions, theme."""

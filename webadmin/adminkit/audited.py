@@ -1,4 +1,4 @@
-"""Pages that Django makes by itself, for people and beat's schedule: what is changed there is in the audit log too."""
+"""Auditing of pages that Django generates, for users and beat's schedule: their changes are in the audit log too."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ TARGET_MAX = 250
 
 
 class AuditedAdmin(admin.ModelAdmin):
-    """Writes an audit entry beside each entry of Django's own history, in the transaction of the change."""
+    """Write an audit entry beside each entry of Django's own history, in the transaction of the change."""
 
     audited_actions: tuple[str, ...] = ()
-    """Names of actions on chosen rows that write nothing into Django's history."""
+    """Names of actions on selected rows that write nothing into Django's history."""
 
     def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> Any:
-        """Note that a row was added."""
+        """Record that a row was added."""
         _record(request, _about("add", obj), obj, message)
         return super().log_addition(request, obj, message)
 
     def log_change(self, request: HttpRequest, obj: Model, message: Any) -> Any:
-        """Note that a row was changed, and which fields."""
+        """Record that a row was changed, and which fields."""
         _record(request, _about("change", obj), obj, message)
         return super().log_change(request, obj, message)
 
     def log_deletions(self, request: HttpRequest, queryset: QuerySet) -> Any:
-        """Note that rows are about to be deleted."""
+        """Record that rows are about to be deleted."""
         for obj in queryset:
             _record(request, _about("delete", obj), obj)
         return super().log_deletions(request, queryset)
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        """Let the actions that say nothing be in the audit log as well."""
+        """Return the actions, with those of ``audited_actions`` wrapped so that they write audit entries."""
         actions = super().get_actions(request)
         return {
             name: (_audited(run, name) if name in self.audited_actions else run, name, label)

@@ -1,4 +1,4 @@
-"""List filters that need no look at the table: known choices, and exact values typed in."""
+"""List filters that do not query the table: known choices, and exact values typed in."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEVELS = range(4)
 
 
 class ExactFilter(TextFilter):
-    """Rows whose ``column`` equals what was typed; a number column that gets no number finds nothing."""
+    """Rows whose ``column`` equals the typed value; a non-number for a number column matches nothing."""
 
     column = ""
     is_number = False
@@ -32,7 +32,7 @@ class ExactFilter(TextFilter):
 
 
 class StateFilter(admin.SimpleListFilter):
-    """Rows in one of the ``states`` that their ``state`` may have."""
+    """Rows of one state; the choices are ``states``."""
 
     title = parameter_name = "state"
     states: ClassVar[type[models.TextChoices]]
@@ -65,13 +65,13 @@ class ShardFilter(ExactFilter):
 
 
 class TenantNameFilter(ExactFilter):
-    """Rows of one tenant where the table holds its name; segments have none."""
+    """Rows of one tenant where the table holds its name; segments have no tenant."""
 
     title = parameter_name = column = "tenant"
 
 
 class TenantRowFilter(ExactFilter):
-    """Rows of one tenant by name where the table refers to it; segments belong to none."""
+    """Rows of one tenant by name where the table references it; segments belong to none."""
 
     title = parameter_name = "tenant"
     column = "tenant__name"

@@ -1,6 +1,6 @@
-"""Turns what the tables hold into what an operator reads: sizes, times, badges, links, JSON.
+"""Format values of tables for operators: sizes, times, badges, links, JSON.
 
-Everything returned as SafeString was escaped here; nothing else in the admin marks text as safe.
+Values returned as SafeString were escaped here; no other module of the admin marks text as safe.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from engine.core.formatting import format_size
 
 NOTHING = "\N{EN DASH}"
 GAP = "\N{NO-BREAK SPACE}"
-"""Between a number and its unit: they stay on one line."""
+"""Between a number and its unit, which must not be separated by a line break."""
 TIME_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 WALL_TIME, COMMAND_TIME = "UTC", "command time"
 STRING_SHOWN_MAX = 160
-"""Longer strings in JSON (encoded metadata, mostly) are cut: they would bury the rest of the page."""
+"""Longer strings in JSON (mostly encoded metadata) are truncated to keep the rest of the page readable."""
 LIST_SHOWN_MAX = 200
 JSON_SHOWN_MAX = 100_000
 
-_MOMENT_MS_MAX = 253_402_300_799_000  # the last second datetime knows
+_MOMENT_MS_MAX = 253_402_300_799_000  # the last second of datetime
 _KEY = re.compile(r"^( *)(&quot;.*?&quot;):", re.MULTILINE)
 
 
 def size_text(size: int | None) -> str:
-    """Return bytes with three digits that matter: ``34.1 KiB``."""
+    """Return bytes with three significant digits: ``34.1 KiB``."""
     return NOTHING if size is None else format_size(size).replace(" ", GAP)
 
 
 def count_text(count: int) -> str:
-    """Return a count with thousands apart: ``1 204 000``."""
+    """Return a count with a thousands separator: ``1 204 000``."""
     return f"{count:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
@@ -55,7 +55,7 @@ def place_text(shard: int, level: int) -> str:
 
 
 def duration_text(ms: int | None) -> str:
-    """Return a duration in its two largest units: ``2 h 5 min``; below a second ``now``-like ``0 s``."""
+    """Return a duration in its two largest units: ``2 h 5 min``; below a second ``0 s``."""
     if ms is None:
         return NOTHING
     rest, parts = abs(ms), []
@@ -69,7 +69,7 @@ def duration_text(ms: int | None) -> str:
 
 
 def moment_text(ms: int | None) -> str:
-    """Return unix milliseconds as UTC: ``2026-11-21 08:11:45``; a number that is no date stays a number."""
+    """Return unix milliseconds as UTC: ``2026-11-21 08:11:45``; a number outside of the range of dates unchanged."""
     if ms is None:
         return NOTHING
     if not 0 <= ms <= _MOMENT_MS_MAX:
@@ -78,14 +78,14 @@ def moment_text(ms: int | None) -> str:
 
 
 def age(ms: int | None, now_ms: int, *, clock: str = WALL_TIME) -> SafeString | str:
-    """Return how long ago this was, with the moment on hover; ``clock`` is the time that both are in."""
+    """Return how long ago this was, with the moment on hover; ``clock`` names the time scale of both."""
     if ms is None:
         return NOTHING
     return hint(f"{duration_text(max(now_ms - ms, 0))} ago", f"{moment_text(ms)} {clock}")
 
 
 def waited(ms: int | None, now_ms: int, *, clock: str = WALL_TIME) -> SafeString | str:
-    """Return the age alone, for columns whose header says what it is."""
+    """Return the age alone, for columns whose header names the event."""
     return NOTHING if ms is None else hint(duration_text(max(now_ms - ms, 0)), f"{moment_text(ms)} {clock}")
 
 
@@ -100,7 +100,7 @@ def epoch_ms(at: datetime) -> int:
 
 
 def time_range(min_ms: int, max_ms: int) -> SafeString:
-    """Return a closed range of data times, with how long it is."""
+    """Return a closed range of data times, with its length."""
     start, end = moment_text(min_ms), moment_text(max_ms)
     shown_end = end[11:] if start[:10] == end[:10] and len(end) == 19 else end
     return hint(f"{start} … {shown_end}", f"{duration_text(max_ms - min_ms)}, UTC")
@@ -115,7 +115,7 @@ def time_range_cell(min_ms: int, max_ms: int) -> SafeString:
 
 
 def hint(text: str, more: str) -> SafeString:
-    """Return text with more of it on hover."""
+    """Return text with more text on hover."""
     return format_html('<span class="lt-hint" title="{}">{}</span>', more, text)
 
 
@@ -125,27 +125,27 @@ def badge(text: str, tone: str, more: str = "") -> SafeString:
 
 
 def code(text: object) -> SafeString:
-    """Return a name, key or checksum in type that shows each character."""
+    """Return a name, key or checksum in monospaced type."""
     return format_html('<span class="lt-code">{}</span>', text)
 
 
 def short_code(text: str) -> SafeString:
-    """Return a long name cut to the width of a column, whole on hover."""
+    """Return a long name truncated to the width of a column, in full on hover."""
     return format_html('<span class="lt-code lt-short" title="{}">{}</span>', text, text)
 
 
 def name(text: object) -> SafeString:
-    """Return a name on one line, cut where it would crowd out its neighbours, whole on hover."""
+    """Return a name on one line, truncated to the width of a column, in full on hover."""
     return format_html('<span class="lt-name" title="{}">{}</span>', text, text)
 
 
 def note(main: str, more: str) -> SafeString:
-    """Return text with a quieter second line."""
+    """Return text with a second line in a secondary colour."""
     return format_html('<span class="lt-two">{}<span class="lt-more">{}</span></span>', main, more)
 
 
 def progress_bar(done: int, total: int, phase: str = "") -> SafeString:
-    """Return a bar with its share in words; a total of 0 is not started."""
+    """Return a progress bar with its percentage; a total of 0 is not started."""
     share = min(max(done * 100 // total, 0), 100) if total > 0 else 0
     bar = '<span class="lt-progress" title="{}"><span style="width:{}%"></span></span> {}{}%'
     return format_html(bar, phase, share, share, GAP)
@@ -184,7 +184,9 @@ def command_link(index: int) -> SafeString:
 
 
 def json_text(data: Any) -> SafeString:
-    """Return JSON for people: indented, keys set apart, long strings and lists cut with a word of what is missing."""
+    """Return JSON for display: indented, keys highlighted, long strings and lists truncated with a note of what is
+    missing.
+    """
     text = json.dumps(_shortened(data), indent=2, ensure_ascii=False)
     if len(text) > JSON_SHOWN_MAX:
         text = f"{text[:JSON_SHOWN_MAX]}\n… {len(text) - JSON_SHOWN_MAX} more characters"

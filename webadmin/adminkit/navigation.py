@@ -1,6 +1,6 @@
-"""The side bar of the admin, of what each application contributes.
+"""The side bar of the admin, built of the entries of each application.
 
-An application lists its groups in ``AppConfig.navigation``; groups of one title are joined, in the order of ``place``.
+An application lists its groups in ``AppConfig.navigation``; groups of one title are merged, sorted by ``place``.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from django.urls import reverse_lazy
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An entry of the side bar: a model's list (``app.model``), or a page by the name of its address."""
+    """An entry of the side bar: a model's list (``app.model``), or a page by the name of its URL."""
 
     title: str
     icon: str
     target: str
 
     def to_theme(self) -> dict[str, Any]:
-        """Return the entry as the theme takes it; who may not view the model does not see its link."""
+        """Return the entry as the theme expects it; it is hidden from users who may not view the model."""
         app, _, model = self.target.partition(".")
         if not model:
             return {"title": self.title, "icon": self.icon, "link": reverse_lazy(self.target)}
@@ -37,7 +37,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Links under a title ("" for none); groups stand in the order of ``place``."""
+    """Links under a title ("" for none); groups are sorted by ``place``."""
 
     place: int
     title: str
@@ -55,7 +55,7 @@ class MayView:
 
 
 def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
-    """Return the groups of all applications as the theme takes them."""
+    """Return the groups of all applications as the theme expects them."""
     groups: list[Group] = [group for app in apps.get_app_configs() for group in getattr(app, "navigation", ())]
     shown: dict[str, dict[str, Any]] = {}
     for group in sorted(groups, key=lambda one: one.place):

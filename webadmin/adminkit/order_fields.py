@@ -1,4 +1,4 @@
-"""The fields of orders' forms, in the look of the theme."""
+"""Form fields of actions, with the widgets of the theme."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def number_field(
 def choice_field(
     label: str, choices: Sequence[tuple[str, str]], about: str = "", *, required: bool = True
 ) -> forms.ChoiceField:
-    """Return a field for one of some words."""
+    """Return a field for one of several choices."""
     return forms.ChoiceField(
         label=label, choices=choices, help_text=about, required=required, widget=UnfoldAdminSelectWidget
     )
 
 
 def switch_field(label: str, about: str) -> forms.BooleanField:
-    """Return a field for yes or no."""
+    """Return a field for a boolean."""
     return forms.BooleanField(label=label, help_text=about, required=False, widget=UnfoldBooleanSwitchWidget)
 
 

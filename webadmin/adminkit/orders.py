@@ -1,7 +1,7 @@
-"""Operators' orders in the admin: a page with a form, then what the order would do, then what it did.
+"""Operators' actions in the admin: a page with a form, then a preview, then the outcome.
 
-An order is data: its form, and the service function that carries it out and can be asked what it would do. The pages
-decide nothing; whoever may change rows of the model may give its orders.
+An action is data: its form, and the service function that executes it or returns its dry run. The pages contain no
+rules; a user who may change rows of the model may run its actions.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ WHY_MAX = 500
 PREVIEW, APPLY = "preview", "apply"
 CHANGED = "This is not what was previewed, or it was done already: look at the new preview first."
 QUIET_KEYS = {"dry_run", "action"}
-"""Of an outcome: what the page itself says already."""
+"""Keys of an outcome that the page itself shows already."""
 
 
 class Outcome(Protocol):
-    """What a service answers."""
+    """The outcome of a service."""
 
     def to_json(self) -> dict[str, Any]: ...
 
 
 class OrderForm(forms.Form):
-    """What every order is asked for; the audit keeps it."""
+    """The fields of every action; the audit log keeps them."""
 
     why = forms.CharField(
         label="Why",
@@ -52,12 +52,13 @@ class OrderForm(forms.Form):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorOrder:
-    """``give`` is called with the chosen rows, the form's values, the operator's name and whether it is a dry run.
+    """An action of operators.
 
-    ``of_rows`` says that it is about chosen rows; other orders stand above the list. ``initial`` fills the form.
-    ``shows_outcome``: what it did is shown on a page of its own, once, instead of a line above the list.
-    ``state_of`` is what of a row the order changes: when it is not what it was at the preview, the order is not carried
-    out, so that a page that is sent again does nothing twice.
+    ``give`` is called with the selected rows, the form's values, the operator's name and whether it is a dry run.
+    ``of_rows``: it applies to selected rows; other actions are above the list. ``initial`` fills the form.
+    ``shows_outcome``: the outcome is shown on a page of its own, once, instead of a line above the list. ``state_of``
+    returns the state of a row that the action changes: if it differs from that at the preview, the action is not
+    executed, so that a page that is submitted again does nothing twice.
     """
 
     name: str
@@ -73,38 +74,38 @@ class OperatorOrder:
 
 
 class OrderedAdmin(ReadOnlyAdmin):
-    """A read-only page whose rows can be the subject of orders."""
+    """A read-only page with actions on its rows."""
 
     orders: Sequence[OperatorOrder] = ()
     actions = ()
 
     def may_order(self, request: HttpRequest) -> bool:
-        """Say whether this operator may give orders about the model."""
+        """Return whether the user may run actions on the model."""
         return bool(request.user.has_perm(f"{self.opts.app_label}.change_{self.opts.model_name}"))
 
     def order_rows(self, ids: Sequence[str]) -> QuerySet:
-        """Return the chosen rows."""
+        """Return the selected rows."""
         return self.model._default_manager.filter(pk__in=ids)
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the orders' pages before the rows' own, whose address would fit them too."""
+        """Add the actions' pages before the rows' own, whose URL pattern would match them too."""
         view = self.admin_site.admin_view(self.order_view)
         name = f"{self.opts.app_label}_{self.opts.model_name}_order"
         return [path("order/<slug:name>/", view, name=name), *super().get_urls()]
 
     def get_actions(self, request: HttpRequest) -> dict[str, tuple[Callable[..., HttpResponse], str, str]]:
-        """Offer the orders about rows where rows are ticked."""
+        """Return the actions on selected rows for the list."""
         if not self.may_order(request):
             return {}
         return {order.name: (_choose(order.name), order.name, order.label) for order in self.orders if order.of_rows}
 
     def order_address(self, order: OperatorOrder, ids: Sequence[object] = ()) -> str:
-        """Return the address of an order's page."""
+        """Return the URL of an action's page."""
         name = f"admin:{self.opts.app_label}_{self.opts.model_name}_order"
         return reverse(name, args=[order.name], query={"ids": ",".join(map(str, ids))} if ids else None)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list, with the orders that are about no rows."""
+        """Render the list, with the actions that apply to no rows."""
         free = [order for order in self.orders if not order.of_rows] if self.may_order(request) else []
         links = [(order.label, self.order_address(order)) for order in free]
         return super().changelist_view(request, {"order_links": links} | (extra_context or {}))
@@ -112,7 +113,7 @@ class OrderedAdmin(ReadOnlyAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show one row, with the orders about it."""
+        """Render one row, with its actions."""
         row = self.get_object(request, object_id)
         links = []
         if row is not None and self.may_order(request):
@@ -121,7 +122,7 @@ class OrderedAdmin(ReadOnlyAdmin):
         return super().change_view(request, object_id, form_url, {"order_links": links} | (extra_context or {}))
 
     def order_view(self, request: HttpRequest, name: str) -> HttpResponse:
-        """Ask, say what would be done, do it."""
+        """Render the form of an action, its preview, or its outcome."""
         order = next((order for order in self.orders if order.name == name), None)
         if order is None:
             raise Http404
@@ -162,7 +163,7 @@ class OrderedAdmin(ReadOnlyAdmin):
     def _give(
         self, order: OperatorOrder, rows: Sequence[Model], form: OrderForm, request: HttpRequest, *, is_dry_run: bool
     ) -> dict[str, Any] | None:
-        """Give the order to its service; what the service refuses stands at the form."""
+        """Run the action's service; an error of the service is shown at the form."""
         try:
             return order.give(rows, form.cleaned_data, request.user.get_username(), is_dry_run).to_json()
         except LithifyError as error:
@@ -170,7 +171,7 @@ class OrderedAdmin(ReadOnlyAdmin):
             return None
 
     def _outcome_page(self, request: HttpRequest, order: OperatorOrder, outcome: dict[str, Any]) -> HttpResponse:
-        """Show what was done. Pages of the admin are never stored by a cache."""
+        """Render the outcome. Caches never store pages of the admin."""
         context = {
             **self.admin_site.each_context(request),
             "opts": self.opts,
@@ -186,7 +187,7 @@ class OrderedAdmin(ReadOnlyAdmin):
         return list(self.order_rows(ids))
 
     def back_address(self, rows: Sequence[Any]) -> str:
-        """Return where an order about these rows leads back to: the list."""
+        """Return the URL of the list to return to after an action on these rows."""
         return self._list_address()
 
     def _list_address(self) -> str:
@@ -194,7 +195,7 @@ class OrderedAdmin(ReadOnlyAdmin):
 
 
 def _choose(name: str) -> Callable[[OrderedAdmin, HttpRequest, QuerySet], HttpResponse]:
-    """Return what the list does with ticked rows: it leads to the order's page."""
+    """Return the list's handler of selected rows: it redirects to the action's page."""
 
     def choose(page: OrderedAdmin, request: HttpRequest, rows: QuerySet) -> HttpResponse:
         order = next(order for order in page.orders if order.name == name)
@@ -205,13 +206,13 @@ def _choose(name: str) -> Callable[[OrderedAdmin, HttpRequest, QuerySet], HttpRe
 
 
 def _digest(order: OperatorOrder, rows: Sequence[Any], form: OrderForm) -> str:
-    """Return what tells one filled form, about rows in one state, from another."""
+    """Return a digest of the filled form and the state of its rows."""
     seen = (sorted(form.cleaned_data.items()), [order.state_of(row) for row in rows])
     return hashlib.sha256(repr(seen).encode()).hexdigest()
 
 
 def summary(outcome: Mapping[str, Any]) -> str:
-    """Return in words what an order did."""
+    """Return a summary of an outcome as text."""
     if isinstance(outcome.get("changed"), list):
         left = outcome.get("left") or []
         text = f"{show.count_text(len(outcome['changed']))} changed"
@@ -222,7 +223,7 @@ def summary(outcome: Mapping[str, Any]) -> str:
 
 
 def outcome_sections(outcome: Mapping[str, Any], title: str = "What it would do") -> list[Section]:
-    """Return what an order would do, or did, as facts and tables."""
+    """Return an outcome, or its preview, as facts and tables."""
     facts = [(_words(name), _fact(name, value)) for name, value in outcome.items() if _is_fact(name, value)]
     sections: list[Section] = [Facts(title=title, rows=facts)] if facts else []
     for name, value in outcome.items():

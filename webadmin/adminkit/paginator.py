@@ -1,4 +1,4 @@
-"""Pages of a table that may have millions of rows: counting stops early, and nobody pages that deep."""
+"""Pagination of tables that may have millions of rows: counting stops at a limit."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from django.core.paginator import Paginator
 from django.utils.functional import cached_property
 
 ROWS_REACHED_MAX = 10_000
-"""Further than this an operator filters, not pages; it also bounds what OFFSET has to skip."""
+"""Beyond this an operator filters instead of paging; it also bounds the rows that OFFSET skips."""
 
 
 class BoundedPaginator(Paginator):
-    """Counts at most ROWS_REACHED_MAX rows; ``is_cut`` says that there are more."""
+    """Count at most ROWS_REACHED_MAX rows; ``is_cut``: there are more."""
 
     template_name = "console/pagination.html"
     rows_reached_max = ROWS_REACHED_MAX
 
     @cached_property
     def counted_rows(self) -> int:
-        """The number of rows, or one more than can be reached."""
+        """The number of rows, at most one more than can be reached."""
         return self.object_list.order_by()[: self.rows_reached_max + 1].count()
 
     @property

@@ -1,4 +1,4 @@
-"""The base of admin pages that show and never change: bounded lists, and detail pages made of sections."""
+"""The base of read-only admin pages: bounded lists, and detail pages made of sections."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS_PER_PAGE = 50
 
 
 class BoundedChangeList(ChangeList):
-    """Never counts the whole table: what was counted for the pages is all it says."""
+    """A change list that never counts the whole table: it shows the count of the paginator."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
@@ -29,7 +29,7 @@ class BoundedChangeList(ChangeList):
 
 
 class ReadOnlyAdmin(ModelAdmin):
-    """Lists rows newest first and shows one row as ``sections``; a subclass says which columns and which sections."""
+    """Lists rows newest first and shows one row as ``sections``; a subclass defines its columns and sections."""
 
     actions = None
     list_per_page = ROWS_PER_PAGE
@@ -37,22 +37,22 @@ class ReadOnlyAdmin(ModelAdmin):
     list_filter_submit = True
     show_full_result_count = False
     show_facets = ShowFacets.NEVER
-    # A click on a header would sort a large table by a column without an index.
+    # Sorting by a header would sort a large table by a column without an index.
     sortable_by = ()
     paginator = BoundedPaginator
     about = ""
-    """One or two sentences above the list: what a row is, and what to look at."""
+    """One or two sentences above the list: what a row is, and which columns matter."""
     empty_list = "Nothing here."
     shortcuts: Sequence[tuple[str, str]] = ()
-    """The lists asked for most: a word and a query string."""
+    """The most frequent filters of the list: a label and a query string."""
     list_before_template = "console/list_about.html"
 
     def sections(self, row: Any) -> Sequence[Section]:
-        """Return what the page of this row shows."""
+        """Return the sections of the page of this row."""
         raise NotImplementedError
 
     def notices(self, row: Any) -> Sequence[Notice]:
-        """Return what stands above the sections: sentences that answer the first question about the row."""
+        """Return the notices above the sections: sentences that answer the first question about the row."""
         return ()
 
     def heading(self, row: Any) -> str:
@@ -72,7 +72,7 @@ class ReadOnlyAdmin(ModelAdmin):
         return BoundedChangeList
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list under its plain name, with its shortcuts."""
+        """Render the list under its plain name, with its shortcuts."""
         query = request.META.get("QUERY_STRING", "")
         every = [("All", ""), *self.shortcuts] if self.shortcuts else []
         context = {
@@ -84,7 +84,7 @@ class ReadOnlyAdmin(ModelAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show one row; there is no form to build."""
+        """Render one row without a form."""
         row = self.get_object(request, object_id)
         if not self.has_view_permission(request, row):
             raise PermissionDenied

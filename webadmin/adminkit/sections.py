@@ -1,4 +1,4 @@
-"""The parts a detail page is made of: facts, tables, a tree of links, a piece of JSON. Templates render them."""
+"""The parts of a detail page: facts, tables, a tree of links, JSON. Templates render them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webadmin.adminkit.formatting import json_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Names and values of one thing."""
+    """Names and values of one object."""
 
     template: ClassVar[str] = "console/sections/facts.html"
     title: str
@@ -22,7 +22,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows under headers; ``empty`` says in words that there is none, ``more`` what was left out."""
+    """Rows under headers; ``empty`` is the text for no rows, ``more`` names the omitted ones."""
 
     template: ClassVar[str] = "console/sections/table.html"
     title: str
@@ -34,7 +34,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """A node of a tree: what it shows, what hangs below, and how many of those were left out."""
+    """A node of a tree: its text, its children, and how many of those were omitted."""
 
     label: str | SafeString
     branches: Sequence[Branch] = field(default_factory=tuple)
@@ -43,7 +43,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:
-    """Where a thing came from and where it went, on both sides of it."""
+    """The origins and successors of an object."""
 
     template: ClassVar[str] = "console/sections/lineage.html"
     title: str
@@ -55,7 +55,7 @@ class Lineage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Json:
-    """Data as it is stored; folded when it is large."""
+    """Data as it is stored; collapsed when it is large."""
 
     template: ClassVar[str] = "console/sections/json.html"
     title: str

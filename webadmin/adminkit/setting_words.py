@@ -1,4 +1,4 @@
-"""Settings as people read and write them: how one is called, what it does, sizes with their unit.
+"""Display and input of settings: labels, descriptions, sizes with their unit.
 
 Sizes are shown in the units of all other pages (``formatting.size_text``); in forms they are exact, in the units in
 which they were set: powers of 1024 or of 1000.
@@ -25,7 +25,7 @@ _FACTORS = {"": 1, "B": 1} | dict((*BINARY_UNITS, *DECIMAL_UNITS))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingWords:
-    """How a setting is called, and what it does."""
+    """The label of a setting, and its description."""
 
     label: str
     about: str
@@ -33,13 +33,13 @@ class SettingWords:
 
 
 def write_size(size: int) -> str:
-    """Return bytes exactly, in the unit that leaves the smallest whole number, as forms take it: ``500 MiB``."""
+    """Return bytes exactly, in the unit with the smallest whole number, as forms accept it: ``500 MiB``."""
     whole = [(size // factor, unit) for unit, factor in (*BINARY_UNITS, *DECIMAL_UNITS) if size and size % factor == 0]
     return " ".join(map(str, min(whole))) if whole else str(size)
 
 
 def read_size(text: str) -> int:
-    """Return the bytes of ``500 MiB``, ``1.5 GB`` or ``1048576``. Raises ValidationError."""
+    """Parse a size such as ``500 MiB``, ``1.5 GB`` or ``1048576``. Raises ValidationError."""
     match = _SIZE.fullmatch(text.strip())
     unit = match[2] + "B" if match and match[2] in ("k", "M", "G", "T") else match[2] if match else ""
     if match is None or unit not in _FACTORS:
@@ -63,7 +63,7 @@ class SizeField(forms.CharField):
 
 
 def setting_field(words: SettingWords, low: int, high: int) -> forms.Field:
-    """Return the field of a setting that is a number."""
+    """Return the form field of a numeric setting."""
     if words.unit == "bytes":
         return SizeField(label=words.label, help_text=words.about, low=low, high=high)
     label = f"{words.label} in seconds" if words.unit == "s" else words.label
@@ -71,7 +71,7 @@ def setting_field(words: SettingWords, low: int, high: int) -> forms.Field:
 
 
 def number_text(value: int, unit: str) -> str:
-    """Return the value of a setting that is a number in words."""
+    """Return the value of a numeric setting as text."""
     if unit == "bytes":
         return show.size_text(value)
     if unit == "s":

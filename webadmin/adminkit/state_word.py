@@ -1,4 +1,4 @@
-"""A state in a word: decided once, shown alike by pages, commands and the front page."""
+"""A state as a label, determined once and shown alike by pages, commands and the front page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StateWord:
-    """A state in a word, the tone it is shown in, and why, "" where the word says it."""
+    """The label of a state, its tone, and the reason, "" where the label suffices."""
 
     word: str
     tone: str

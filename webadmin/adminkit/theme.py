@@ -1,4 +1,4 @@
-"""How the admin looks: the settings of the theme."""
+"""The theme of the admin."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from webadmin.adminkit.navigation import sidebar
 
 
 def style_sheet(request: HttpRequest) -> str:
-    """Return the address of our own style sheet."""
+    """Return the URL of our style sheet."""
     return static("console/console.css")
 
 
 def script(request: HttpRequest) -> str:
-    """Return the address of the script of all pages."""
+    """Return the URL of the script of all pages."""
     return static("console/admin-page.js")
 
 
 def favicon(request: HttpRequest) -> str:
-    """Return the address of the sign in the browser's tab."""
+    """Return the URL of the icon of the browser's tab."""
     return static("console/lithify.svg")
 
 
@@ -38,7 +38,7 @@ UNFOLD: dict[str, Any] = {
     "STYLES": [style_sheet],
     "SCRIPTS": [script],
     "COLORS": {
-        # Stone, as it hardens: a warm grey base would fight the badges, so only the accent is earthen.
+        # Only the accent colour is warm: a warm grey base would clash with the badges.
         "primary": {
             "50": "oklch(98% .012 62)",
             "100": "oklch(95% .03 62)",

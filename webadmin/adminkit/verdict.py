@@ -1,4 +1,4 @@
-"""Says in words how things stand: what the front page tells before any table. Pure."""
+"""Build the sentences at the top of the front page from counts. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from webadmin.adminkit.formatting import counted, duration_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """The numbers that the verdict rests on. Times are durations in milliseconds. ``paused_queues`` and ``paused_jobs``
-    are those of the ready queues and waiting jobs that an operator's pause holds."""
+    """The numbers from which the sentences are built.
+
+    Times are durations in milliseconds. ``paused_queues`` and ``paused_jobs`` are the numbers of ready queues and
+    waiting jobs that an operator's pause holds.
+    """
 
     block_count: int
     parked_blocks: int
@@ -70,7 +73,7 @@ class Notice:
 
 
 def verdict(standing: Standing) -> list[Notice]:
-    """Return what needs someone first, then what goes on by itself; never nothing."""
+    """Return notices that require action first, then informational ones; at least one."""
     found = [*_troubles(standing), *_set_aside(standing), *_expiring(standing)]
     needed = sorted(found, key=lambda notice: notice.tone != "bad")
     return [*needed, _course(standing)]
@@ -229,7 +232,9 @@ def _paused_work(standing: Standing) -> str:
 
 
 def _work(standing: Standing) -> str:
-    """Name what runs and what could; a job whose worker is silent (time stands still without commands) does not run."""
+    """Describe running and runnable work; a job whose worker is silent does not run, although its lease has not
+    expired.
+    """
     running = standing.running_jobs - standing.expired_jobs if standing.polling_workers else 0
     parts = (
         (running, f"{counted(running, 'job')} running"),

@@ -1,1 +1,1 @@
-"""What every app uses: the database, access, bounds and errors of requests."""
+"""Infrastructure shared by all apps: database, access control, limits and errors of requests."""

@@ -1,6 +1,6 @@
-"""Request bodies that may be gzipped, unpacked within a bound: a bomb costs its sender a refusal and us a buffer.
+"""Bounded reading of request bodies that may be gzipped: a decompression bomb is rejected at the size limit.
 
-ISA-L unpacks in less than half the time of zlib, which would be a fifth of what a push costs.
+ISA-L decompresses in less than half the time of zlib, which would be a fifth of the cost of a push.
 """
 
 from __future__ import annotations
@@ -17,36 +17,37 @@ _CHUNK = 1 << 18
 
 
 class UnreadableBody(Exception):
-    """A body that was not taken. ``work_bytes`` is what it cost all the same: bytes read and bytes unpacked."""
+    """A body that was rejected. ``work_bytes`` is its cost: bytes read plus bytes decompressed."""
 
     work_bytes = 0
 
 
 class BodyTooLarge(UnreadableBody):
-    """The body has more bytes than allowed, before or after it was unpacked; nothing of it was used."""
+    """The body exceeds the limit, before or after decompression."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"request body too large: more than {limit} bytes")
 
 
 class BadGzip(UnreadableBody):
-    """The body says it is gzip and is not, ends early, or is made to cost more than what it holds is worth."""
+    """The body is declared as gzip but is invalid or truncated, or costs too much for its content."""
 
 
 class BodyBreaksOff(UnreadableBody):
-    """The client left, or was too slow, before the body was whole."""
+    """The client disconnected, or was too slow, before the body was complete."""
 
 
 class Readable(Protocol):
-    """What a body is read from."""
+    """A source of a request body."""
 
     def read(self, size: int, /) -> bytes:
-        """Return up to ``size`` bytes, empty at the end."""
+        """Return up to ``size`` bytes; empty at the end."""
 
 
 def read_body(stream: Readable, *, gzipped: bool, limit: int) -> bytes:
-    """Return the whole body, unpacked if it is gzipped; ``limit`` is for the bytes before and after. UnreadableBody
-    otherwise.
+    """Return the whole body, decompressed if it is gzipped.
+
+    ``limit`` bounds the bytes both before and after decompression. Raises UnreadableBody.
     """
     chunks = _Chunks(stream, limit)
     parts: list[bytes] = []
@@ -66,7 +67,7 @@ def read_body(stream: Readable, *, gzipped: bool, limit: int) -> bytes:
 
 
 class _Chunks:
-    """A stream's bytes as they come, within a limit. ``size`` is how many came."""
+    """The chunks of a stream, up to a limit. ``size`` is the number of bytes received."""
 
     def __init__(self, stream: Readable, limit: int) -> None:
         self._stream = stream
@@ -90,7 +91,7 @@ class _Chunks:
 
 
 def _unpacked(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Unpack chunk by chunk, never holding more than one chunk beyond what was handed on."""
+    """Decompress chunk by chunk, holding at most one chunk that was not yielded yet."""
     inflater, members = isal_zlib.decompressobj(_GZIP_WINDOW), 1
     for chunk in chunks:
         waiting = chunk

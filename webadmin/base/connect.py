@@ -1,7 +1,7 @@
 """Connect's unary calls over HTTP/1.1, as profilers and viewers send them.
 
-Source: profile API format sheet, section 1. A handler takes bytes and returns a protobuf message; everything that is
-transport is here: methods, types, encodings, deadlines, and errors in Connect's form.
+Source: profile API format sheet, section 1. A handler receives bytes and returns a protobuf message; this module
+handles the transport: methods, content types, encodings, deadlines, and errors in Connect's form.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BODY_BYTES_MAX = 256 << 20
 REASON_HEADER = "Lithify-Reason"
 GZIP_LEVEL = 1
 GZIP_WORTH_BYTES = 1024
-"""A smaller answer is sent as it is: packing it costs more than it saves."""
+"""A smaller response is sent uncompressed: compressing costs more than it saves."""
 RETRY_AFTER_S = 1
 STATUSES = {
     "canceled": 499,
@@ -53,10 +53,10 @@ STATUSES = {
 
 
 class ConnectError(Exception):
-    """A call that fails with one of Connect's codes; ``message`` is for people, ``reason`` is what may be counted.
+    """A call that fails with one of Connect's codes; ``message`` is for humans, ``reason`` a label for metrics.
 
-    ``retry_after_s`` is when to send it again if the code is ``unavailable`` or ``resource_exhausted``; ``work_bytes``
-    is what the call's body cost.
+    ``retry_after_s`` is when to retry if the code is ``unavailable`` or ``resource_exhausted``; ``work_bytes`` is what
+    reading the call's body cost.
     """
 
     def __init__(
@@ -79,10 +79,10 @@ class ConnectError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call: the HTTP request, its unpacked body, which encoding it has, and until when it is wanted.
+    """One call: the HTTP request, its decompressed body, the body's encoding, and its deadline.
 
-    ``deadline`` is on ``time.monotonic``'s clock, None if the client set none; ``sender`` is who was admitted. A
-    handler may add to ``answer_headers``, and to ``held`` what it needs until the answer is written.
+    ``deadline`` is a reading of ``time.monotonic``, None if the client set none; ``sender`` is the result of ``admit``.
+    A handler may add to ``answer_headers``, and to ``held`` objects to keep until the response is written.
     """
 
     request: HttpRequest
@@ -94,7 +94,7 @@ class Call:
     held: ExitStack = field(default_factory=ExitStack)
 
     def seconds_left(self, otherwise: float) -> float:
-        """Return how long the client still waits; ``otherwise`` if it did not say."""
+        """Return the seconds until the client's deadline; ``otherwise`` if it set none."""
         return otherwise if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
 
@@ -104,10 +104,10 @@ View = Callable[[HttpRequest], HttpResponse]
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Who may call, and how much. ``admit`` sees a request before its body is read and returns the call's sender.
+    """Admission of calls. ``admit`` receives a request before its body is read and returns the call's sender.
 
-    ``body_bytes_max`` is the sender's bound for an unpacked body; ``count`` hears of calls that could not be read, and
-    how many bytes they cost.
+    ``body_bytes_max`` returns the sender's limit for a decompressed body; ``count`` is called for calls whose body
+    could not be read, with the bytes that these cost.
     """
 
     admit: Callable[[HttpRequest], Any] = lambda request: None
@@ -146,12 +146,12 @@ def unary(handler: Handler, gate: Gate | None = None) -> View:
 
 
 def refusal(error: ConnectError) -> HttpResponse:
-    """Return what an error says."""
+    """Return the response for an error."""
     return error_answer(error.code, error.message, reason=error.reason, retry_after_s=error.retry_after_s)
 
 
 def error_answer(code: str, message: str, *, reason: str = "", retry_after_s: int = RETRY_AFTER_S) -> HttpResponse:
-    """Return an error in Connect's form, which is never compressed; a header has our own, narrower code."""
+    """Return an error in Connect's form, never compressed; a header holds our own, more specific code."""
     body = json.dumps({"code": code, "message": message}, ensure_ascii=False).encode("utf-8", "replace")
     headers = {REASON_HEADER: reason or code}
     if code in ("unavailable", "resource_exhausted"):
@@ -203,9 +203,9 @@ def _answer(call: Call, kind: str, message: Message) -> HttpResponse:
 
 
 def answer(request: HttpRequest, body: bytes, kind: str, headers: Mapping[str, str]) -> HttpResponse:
-    """Return an answer, packed if the client takes that and it is worth it."""
+    """Return a response, compressed if the client accepts that and the body is large enough."""
     sent = {"Accept-Encoding": "gzip", **headers}
-    # A client that sends gzip and does not say that it takes it (one SDK) gets a plain answer, which is always legal.
+    # A client that sends gzip without an Accept-Encoding header (one SDK) gets a plain response, which is always valid.
     if "gzip" in request.headers.get("Accept-Encoding", "") and len(body) >= GZIP_WORTH_BYTES:
         body, sent["Content-Encoding"] = gzip.compress(body, GZIP_LEVEL, mtime=0), "gzip"
     return HttpResponse(body, content_type=kind, headers=sent)

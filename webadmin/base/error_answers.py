@@ -1,6 +1,7 @@
-"""Turns every error into one form of answer: ``{"code": …, "message": …}`` and the fitting status.
+"""Convert every error into one form of response: ``{"code": …, "message": …}`` and the matching status.
 
-What a known sender was refused is counted where operators see it. Nobody else can make us write: that is only logged.
+Rejected requests of an authenticated sender are counted where operators see them. Those of others are only logged, so
+that unauthenticated requests cause no writes.
 """
 
 from __future__ import annotations
@@ -62,10 +63,10 @@ STATUSES = {
     "invalid_store_url": 400,
     "storage_error": 503,
 }
-"""Status by error code; a LithifyError that is not listed is our fault (500)."""
+"""Status by error code; a LithifyError that is not listed is an internal error (500)."""
 
 RETRY_SECONDS = 5
-"""After so long a browser may ask for a page again."""
+"""After this many seconds a browser may retry a page."""
 DATABASE_AWAY_PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>The database does not answer</title></head>
 <body><h1>The database does not answer</h1>
@@ -74,11 +75,11 @@ again.</p></body></html>
 """
 
 REFUSED = {400, 401, 403, 409, 413, 415}
-"""Statuses of what a sender should not have sent; a name that is not there is an answer, not a refusal."""
+"""Statuses of faulty requests, which are counted; 404 is a normal answer."""
 
 
 def answer_error(error: Exception, context: dict[str, Any]) -> Response | None:
-    """Django REST framework's exception handler."""
+    """Return the response for an error: the exception handler of Django REST framework."""
     response = _answer_to(error, context)
     if response is None:
         return None
@@ -92,7 +93,7 @@ def answer_error(error: Exception, context: dict[str, Any]) -> Response | None:
 
 
 def answer_server_error(request: HttpRequest) -> HttpResponse:
-    """Django's handler of errors in pages: 503 if the database does not answer. It may read nothing from there."""
+    """Return the error page: 503 if the database does not answer. It must not query the database."""
     error = sys.exc_info()[1]
     if not isinstance(error, OperationalError | InterfaceError):
         return server_error(request)

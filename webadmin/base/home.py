@@ -1,4 +1,4 @@
-"""The folder where a Lithify installation keeps what it makes by itself: the default database, objects, secrets."""
+"""The data folder of a Lithify installation: the default database, objects, secrets."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ SECRET_BYTES = 48
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 OTHERS = 0o077
-"""What group and others may do."""
+"""Permission bits of group and others."""
 
 
 def private_folder(folder: Path) -> Path:
-    """Return the folder with mode 0700, made with its parents if missing: no other user may look into it.
+    """Return the folder with mode 0700, created with its parents if missing, so that no other user can read it.
 
     A folder of another user, or a shared one like ``/tmp``, keeps its mode.
     """
@@ -29,7 +29,10 @@ def private_folder(folder: Path) -> Path:
 
 
 def private_file(path: Path) -> Path:
-    """Return the path of a file that only its owner may read, made empty if missing; SQLite's own files follow it."""
+    """Return the path of a file that only its owner may read, created empty if missing.
+
+    SQLite's additional files get the same mode.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         status = os.fstat(descriptor)
@@ -41,10 +44,10 @@ def private_file(path: Path) -> Path:
 
 
 def kept_secret(path: Path) -> str:
-    """Return the secret in this file; the first caller makes it, readable by its owner only.
+    """Return the secret in this file; if missing, it is generated, readable by its owner only.
 
-    The file gets its name only when it is complete, and only if it has none yet: of two processes that start
-    together one wins and both return the winner's secret.
+    The file is linked to its name when it is complete, and only if the name is free: of two processes that start
+    together one wins, and both return the same secret.
     """
     if not path.exists():
         draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")

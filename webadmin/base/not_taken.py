@@ -1,13 +1,13 @@
-"""The one way in which a push fails, whatever door it came through."""
+"""The error of a failed push, common to all protocols."""
 
 from __future__ import annotations
 
 
 class NotTaken(Exception):
-    """A push was not taken, or not all of it.
+    """A push was rejected, in whole or in part.
 
-    ``code`` is one of Connect's, ``reason`` a stable code that is counted, ``message`` for people. ``is_counted`` says
-    that everything behind it was counted already.
+    ``code`` is one of Connect's, ``reason`` a stable code for metrics, ``message`` for humans. ``is_counted``: the
+    failure was counted already.
     """
 
     def __init__(self, code: str, reason: str, message: str, *, is_counted: bool = False) -> None:

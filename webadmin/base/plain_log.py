@@ -1,4 +1,4 @@
-"""The format of the console log: one line per record, whatever a worker or sender put into it."""
+"""The format of the console log: one line per record, whatever text a worker or sender supplied."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def escaped(text: str) -> str:
 
 
 class OneLineFormatter(logging.Formatter):
-    """Escapes messages, so that what others sent cannot look like a record of its own or steer a terminal.
+    """Escape messages, so that text from clients cannot forge a record or control a terminal.
 
     Tracebacks keep their lines; each is escaped and indented.
     """

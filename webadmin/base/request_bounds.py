@@ -1,4 +1,4 @@
-"""Bounds what a request body may cost before anything of it is believed."""
+"""Limits on request bodies that apply before their content is parsed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rest_framework.exceptions import APIException, ParseError
 from rest_framework.parsers import BaseParser
 
 BODY_BYTES_MAX = 64 << 20
-"""A full report: a thousand jobs' results with the metadata of their blocks."""
+"""Sufficient for a full report: a thousand jobs' results with the metadata of their blocks."""
 
 
 class BodyTooLarge(APIException):
-    """The request body is larger than any honest request."""
+    """The request body exceeds the limit."""
 
     status_code = 413
     default_code = "body_too_large"
@@ -21,14 +21,14 @@ class BodyTooLarge(APIException):
 
 
 class BoundedJSONParser(BaseParser):
-    """JSON of at most BODY_BYTES_MAX bytes; NaN and infinities, which are no JSON, are refused."""
+    """JSON of at most BODY_BYTES_MAX bytes; NaN and infinities, which are not JSON, are rejected."""
 
     media_type = "application/json"
 
     def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> Any:
         try:
             body = stream.read(BODY_BYTES_MAX + 1)
-        except OSError as error:  # the client left, or was too slow
+        except OSError as error:  # the client disconnected, or was too slow
             raise ParseError(f"the body breaks off: {error}") from error
         if len(body) > BODY_BYTES_MAX:
             raise BodyTooLarge

@@ -1,8 +1,8 @@
-"""Who pushes or asks, and for which tenant: a credential as bearer token or as password of HTTP Basic.
+"""Identify the sender or reader of a request and its tenant, by bearer token or password of HTTP Basic.
 
-A push may come with a trusted header instead, a query may not. Credentials are cached, so that a push costs no database
-query and pushes continue while the database is away. A cached credential is refused when its secret has expired, and
-when the list of revoked secrets in the object store has it.
+A push may use a trusted header instead, a query may not. Credentials are cached, so that a push needs no database query
+and pushes continue while the database is unavailable. A cached credential is rejected when its secret has expired or is
+in the list of revoked secrets in the object store.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ TENANT_HEADER = "X-Scope-OrgID"
 ANONYMOUS = "anonymous"
 """The tenant of senders that name none, where bare headers are trusted."""
 FRESH_S = 30.0
-"""For how long a cached credential is used without asking the database again."""
+"""For how many seconds a cached credential is used without a query."""
 STALE_S = 900.0
-"""For how long it is used while the database is away."""
+"""For how many seconds it is used while the database is unavailable."""
 REMEMBERED_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Whose data it is, and who sends it as the audit would say."""
+    """The tenant of pushed data, and the sender's name as in the audit log."""
 
     tenant: str
     actor: str
@@ -47,7 +47,7 @@ class Sender:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Whose data is asked for, sorted, and who asks as the audit would say."""
+    """The tenants whose data is read, sorted, and the reader's name as in the audit log."""
 
     tenants: tuple[str, ...]
     actor: str
@@ -73,9 +73,9 @@ class _Known:
 
 
 class Senders:
-    """Recognises senders; one per process and list of revocations.
+    """Identify senders; one per process and list of revocations.
 
-    Without ``revocations`` a cached credential is not used while the database is away: queries need it anyway.
+    Without ``revocations`` a cached credential is not used while the database is unavailable: queries need it anyway.
     """
 
     def __init__(self, revocations: Revocations | None = None) -> None:
@@ -83,7 +83,7 @@ class Senders:
         self._known: dict[bytes, _Known] = {}
 
     def identify(self, request: HttpRequest) -> Sender:
-        """Return who sends the request. NotTaken with ``unauthenticated``, ``permission_denied`` or ``unavailable``."""
+        """Return the sender. Raises NotTaken with ``unauthenticated``, ``permission_denied`` or ``unavailable``."""
         header = request.headers.get(TENANT_HEADER, "")
         authorization = request.headers.get("Authorization", "")
         if not authorization:
@@ -93,9 +93,9 @@ class Senders:
         return Sender(_tenant_of(known, header), f"credential:{known.name}")
 
     def identify_reader(self, request: HttpRequest) -> Reader:
-        """Return who asks, and for which tenants; NotTaken as ``identify``. Several are joined by ``|`` in the header.
+        """Return the reader and its tenants, joined by ``|`` in the header. Raises NotTaken as ``identify`` does.
 
-        Profiles are never shown without a credential, wherever bare headers are trusted for pushes.
+        Reading profiles always requires a credential, even where bare headers are trusted for pushes.
         """
         authorization = request.headers.get("Authorization", "")
         if not authorization:
@@ -141,7 +141,7 @@ class Senders:
         return known
 
     def _is_usable(self, known: _Known) -> bool:
-        """Say whether the secret is still valid, by its dates and by the list of revoked secrets."""
+        """Return whether the secret is still valid, by its dates and by the list of revoked secrets."""
         if known.valid_until is not None and known.valid_until <= timezone.now():
             return False
         return self._revocations is None or not self._revocations.is_revoked(known.secret_hash)
@@ -163,7 +163,7 @@ def _wire_form(authorization: str) -> str:
 
 
 def _tenant_of(known: _Known, header: str) -> str:
-    """Return which of its tenants a credential pushes for: the one the header names, or its only one."""
+    """Return the tenant for which a credential pushes: the one in the header, or its only one."""
     if not header:
         return _only_tenant(known)
     tenant = _one(header)

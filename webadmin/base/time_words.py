@@ -1,4 +1,4 @@
-"""Times as ``/ingest`` and the legacy query addresses write them. Source: profile API format sheet, section 6.1."""
+"""Parse times of ``/ingest`` and the legacy query API. Source: profile API format sheet, section 6.1."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 DAY_S = 86_400
 _UNITS = (("s", 1), ("mon", 30 * DAY_S), ("M", 30 * DAY_S), ("min", 60), ("m", 60), ("h", 3_600), ("d", DAY_S), ("w", 7 * DAY_S), ("y", 365 * DAY_S))  # fmt: skip  # noqa: E501
-"""Beginnings of units in seconds; the first that fits counts."""
+"""Prefixes of units, with their seconds; the first match counts."""
 _PER_SECOND = {13: 1_000, 16: 1_000_000, 19: 1_000_000_000}
 DIGITS_MAX = 19
 LATEST_S = 253_402_300_799.0
@@ -16,7 +16,7 @@ _PAIR = re.compile(r"(\d{1,9})([A-Za-z]*)")
 
 
 def parse_time(text: str, now_s: float) -> float:
-    """Return unix seconds; nothing, and a word that is no number, are now. Never before 1970 nor after 9999."""
+    """Return unix seconds; empty text and unknown words mean ``now_s``. Clamped to the years 1970 to 9999."""
     text = re.sub(r"[_, ]", "", text)[:100]
     if text.isascii() and text.isdigit():
         return min(_of_digits(text), LATEST_S)

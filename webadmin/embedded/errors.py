@@ -1,4 +1,4 @@
-"""Every error of the stack on one machine and of the demonstration."""
+"""Errors of the stack on one machine and of the demonstration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from engine.core.errors import LithifyError
 
 
 class ProgramFailed(LithifyError):
-    """A program of the stack did not get ready; the last lines it said are part of the message."""
+    """A program of the stack did not become ready; the message has its last lines of output."""
 
     code = "program_failed"
 

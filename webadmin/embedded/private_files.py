@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read; it appears whole or not at all."""
+    """Write a file atomically that only its owner may read."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)
@@ -16,5 +16,5 @@ def write_private(path: Path, text: str) -> None:
 
 
 def read_private(path: Path) -> str:
-    """Return what ``write_private`` wrote, "" if nothing."""
+    """Return the text of ``write_private``, "" without a file."""
     return path.read_text().strip() if path.exists() else ""

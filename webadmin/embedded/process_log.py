@@ -1,4 +1,4 @@
-"""One log for many processes: every line carries the name of the program that said it."""
+"""Merged log of several processes: every line has the name of its program as prefix."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import threading
 from collections.abc import Sequence
 from typing import TextIO
 
-# ANSI foreground colours that are readable on light and on dark ground; red is kept for the supervisor's bad news.
+# ANSI foreground colours that are readable on light and dark backgrounds; red is for errors of the supervisor.
 COLOURS = (36, 32, 33, 35, 34, 96, 92, 95)
 SUPERVISOR = "lithify"
 
 
 def wants_colour(stream: TextIO) -> bool:
-    """Colour is for a terminal whose user did not ask for none (the NO_COLOR convention)."""
+    """Return whether to use colour: on a terminal, unless NO_COLOR is set."""
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 class ProcessLog:
-    """Writes whole lines, one at a time, from any thread; the prefix is padded to the longest program name."""
+    """Write whole lines, one at a time, from any thread; the prefix is padded to the longest program name."""
 
     def __init__(self, stream: TextIO, names: Sequence[str], *, coloured: bool | None = None) -> None:
         self._stream = stream
@@ -28,13 +28,13 @@ class ProcessLog:
         self._colours = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(names)}
 
     def write(self, name: str, line: str) -> None:
-        """Write one line said by the program ``name``."""
+        """Write one output line of the program ``name``."""
         with self._lock:
             self._stream.write(f"{self._prefix(name)} {line}\n")
             self._stream.flush()
 
     def say(self, line: str) -> None:
-        """Write one line of the supervisor's own."""
+        """Write one line of the supervisor."""
         self.write(SUPERVISOR, line)
 
     def _prefix(self, name: str) -> str:

@@ -1,7 +1,7 @@
-"""One program of a stack: how it is started, when it is ready, how it is stopped.
+"""One program of a stack: start, readiness, stop.
 
-Each run is the leader of a process group of its own, so that Ctrl-C in a terminal reaches the supervisor only, and
-so that whatever a program started (workers, a Java machine) can be ended with it.
+Each run leads its own process group, so that Ctrl-C in a terminal reaches only the supervisor, and child processes
+(workers, a JVM) are killed with it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-LAST_LINES = 15  # enough to hold a Python traceback's end
-LINE_BYTES_MAX = 64 << 10  # a program that never ends its line must not fill our memory
+LAST_LINES = 15  # Enough for the end of a Python traceback.
+LINE_BYTES_MAX = 64 << 10  # Bounds the memory for a line without an end.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What to run. It is ready when ``ready_line`` (a regular expression) was said and ``probe`` answers True.
+    """Definition of a program.
 
-    ``environment`` is added to ours, ``without`` names variables it must not see. A program that ``runs_once`` is ready
-    when it has ended with exit code 0. One that ``waits`` starts when all before it are ready, one that does not starts
-    together with the one before. ``stop_seconds`` is how long it may take to stop by itself after SIGTERM.
+    It is ready when its output matched ``ready_line`` (a regular expression) and ``probe`` returns True.
+    ``environment`` is added to that of this process, ``without`` names variables to remove. A program that
+    ``runs_once`` is ready after exit code 0. One that ``waits`` starts when all before it are ready, any other starts
+    together with the one before. ``stop_seconds`` is the time from SIGTERM to SIGKILL.
     """
 
     name: str
@@ -43,9 +44,9 @@ class Program:
 
 
 class Run:
-    """One process of a program, from its start to its end.
+    """One process of a program, from start to exit.
 
-    ``on_change`` is called from a thread of the run when the process ended or its ready line came.
+    ``on_change`` is called from a thread of the run when the process exits or its ready line appears.
     """
 
     def __init__(self, program: Program, on_line: Callable[[str, str], None], on_change: Callable[[], None]) -> None:
@@ -71,26 +72,26 @@ class Run:
 
     @property
     def pid(self) -> int:
-        """The process id, also after the end."""
+        """Return the process id, also after the exit."""
         return self._process.pid
 
     def has_ended(self) -> bool:
-        """Tell whether the process has ended and everything of its group is gone."""
+        """Return whether the process has exited and its group is empty."""
         return self.exit_code is not None
 
     def is_ready(self) -> bool:
-        """Tell whether the program may be relied on; see ``Program``."""
+        """Return whether the program is ready; see ``Program``."""
         if self.program.runs_once:
             return self.exit_code == 0
         return not self.has_ended() and self._line_seen and (self.program.probe is None or self.program.probe())
 
     def ask_to_stop(self) -> None:
-        """Send SIGTERM to the program itself; it stops its own children in its own way."""
+        """Send SIGTERM to the program, which stops its own children."""
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End the whole process group at once."""
+        """Kill the whole process group."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -107,8 +108,8 @@ class Run:
 
     def _wait(self) -> None:
         code = self._process.wait()
-        self.kill()  # what the program left behind in its group
-        self._reader.join(timeout=5)  # its last words belong into the log before the news of its end
+        self.kill()  # Kill the processes that the program left in its group.
+        self._reader.join(timeout=5)  # Log the last output before its exit is reported.
         self.exit_code = code
         self._on_change()
 

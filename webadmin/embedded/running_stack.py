@@ -1,4 +1,4 @@
-"""The stack in the background of a command that has something else to do meanwhile."""
+"""A stack that runs in the background of a command."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from webadmin.embedded.supervisor import STOP_SIGNALS, Supervisor
 
 @contextmanager
 def running_stack(programs: Sequence[Program], log_file: Path) -> Iterator[Supervisor]:
-    """Start the programs, log to a file, keep them alive; stop them in order when the block is left.
+    """Start the programs, log to a file, restart them on exit; stop them in order when the block is left.
 
-    Everything happens in a thread of its own: Ctrl-C interrupts the main thread anywhere, and must not do so between
-    the start of a process and the note that it runs. Raises ProgramFailed when one does not get ready.
+    All of it runs in a thread of its own: Ctrl-C interrupts the main thread anywhere, which could lose track of a
+    process that was just started. Raises ProgramFailed if a program does not become ready.
     """
     with private_file(log_file).open("a") as stream:
         supervisor = Supervisor(programs, ProcessLog(stream, [program.name for program in programs], coloured=False))
@@ -36,7 +36,7 @@ def running_stack(programs: Sequence[Program], log_file: Path) -> Iterator[Super
             try:
                 if thread.ident is not None:
                     thread.join()
-            except KeyboardInterrupt:  # once more: at once
+            except KeyboardInterrupt:  # A second Ctrl-C kills the programs.
                 supervisor.request_stop()
                 thread.join()
                 raise
@@ -44,7 +44,7 @@ def running_stack(programs: Sequence[Program], log_file: Path) -> Iterator[Super
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Let signals to stop come after the block: a thread whose start was interrupted can be neither used nor joined."""
+    """Block stop signals in the block: a thread whose start was interrupted can be neither used nor joined."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         yield
@@ -53,10 +53,10 @@ def _signals_held() -> Iterator[None]:
 
 
 def _supervise(supervisor: Supervisor, started: Future[None]) -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # programs inherit what is held
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # Programs inherit blocked signals.
     try:
         supervisor.start()
-    except Exception as error:  # noqa: BLE001  whatever it is, it belongs to the command
+    except Exception as error:  # noqa: BLE001 - any error is reported by the command
         started.set_exception(error)
         return
     started.set_result(None)

@@ -1,7 +1,7 @@
-"""The programs that make up Lithify on one machine, in the order of their start.
+"""The programs of Lithify on one machine, in start order.
 
-redis, segment writers and web, then beat, control and compactor. The compactor comes last and so stops first: it
-returns its jobs while the service still answers. The writers stop after web, which sends them what it takes.
+Redis, segment writers and web, then beat, control and compactor. The compactor starts last and so stops first: it
+returns its jobs while the service still responds. The writers stop after web, which sends them pushes.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from webadmin.embedded.embedded_redis import redis_command
 from webadmin.embedded.program import Program
 from webadmin.serving import GUNICORN_SETTINGS
 
-WRITERS = 2  # one may be restarted without a push being refused
-SPARK_START_SECONDS = 180  # the first start of a Java machine on a slow disk
+WRITERS = 2  # One can be restarted without rejected pushes.
+SPARK_START_SECONDS = 180  # The first start of a JVM on a slow disk.
 SERVICE_SECRETS = ("DATABASE_URL", "SECRET_KEY", "LITHIFY_TOKEN_KEYS")
-"""What a compactor node has no use for: it lives without the database and signs nothing."""
+"""Variables to remove from a compactor node's environment: it has no database and signs nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackSettings:
-    """What the stack is made with. ``broker_url`` is "" when a Redis of our own is part of it."""
+    """Settings of a stack. ``broker_url`` is "" if the stack runs its own Redis."""
 
     home: Path
     web_port: int
@@ -35,12 +35,12 @@ class StackSettings:
 
     @property
     def address(self) -> str:
-        """Where the web process answers."""
+        """Return the URL of the web process."""
         return f"http://{LOOPBACK}:{self.web_port}"
 
 
 def describe_stack(settings: StackSettings) -> list[Program]:
-    """Return the programs of the stack; writes the configuration of our own Redis, if there is one."""
+    """Return the programs of the stack; write the configuration of its own Redis, if any."""
     broker_url, programs = settings.broker_url, []
     if not broker_url:
         redis, broker_url = _redis(settings.home / "redis")
@@ -63,7 +63,7 @@ def describe_stack(settings: StackSettings) -> list[Program]:
 
 
 def _redis(folder: Path) -> tuple[Program, str]:
-    """A Redis that keeps nothing: what waits in it is only ever a reminder of what the database knows."""
+    """Return a Redis without persistence and its URL. Its messages can be lost: the database has the state."""
     folder.mkdir(parents=True, exist_ok=True)
     port, password = free_port(), secrets.token_urlsafe(24)
     program = Program(
@@ -120,7 +120,7 @@ def _control(shared: dict[str, str]) -> Program:
 def _compactor(settings: StackSettings, shared: dict[str, str]) -> Program:
     own = {"SERVICE_URL": settings.address, "WORKER_CREDENTIAL": settings.worker_credential}
     if not (is_set("SPARK_MASTER") or is_set("SPARK_REMOTE")):
-        own["SPARK_LOCAL_IP"] = LOOPBACK  # a Spark inside the node is nobody else's business
+        own["SPARK_LOCAL_IP"] = LOOPBACK  # Spark inside the node listens on loopback only.
     return Program(
         name="compactor",
         command=(sys.executable, "-m", "tasks.compactor"),

@@ -1,4 +1,4 @@
-"""What one machine's stack keeps in its home folder: the lock, the admin's password, the node's credential."""
+"""Contents of a stack's home folder: lock, password of the admin, credential of the node."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ CREDENTIAL_FILE = "worker_credential"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """How to log in. ``password`` is "" when it is not ours to know: somebody chose another one.
+    """Login of the administrator. ``password`` is "" if it was changed by a user.
 
-    ``password_file`` is where a password of our making is kept.
+    ``password_file`` is the path of the generated password.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Login:
 
 @contextmanager
 def locked_home(home: Path) -> Iterator[None]:
-    """Hold the home folder for one stack; the lock goes with this process, however it ends. Raises HomeInUse."""
+    """Lock the home folder for one stack; the lock ends with this process. Raises HomeInUse."""
     private_folder(home)
     with private_file(home / LOCK_FILE).open("a+") as lock:
         try:
@@ -55,13 +55,13 @@ def locked_home(home: Path) -> Iterator[None]:
 
 
 def prepare_login(home: Path) -> Login:
-    """Make the ``admin`` account once, with a password of our making; later return what we still know of it."""
+    """Create the ``admin`` account once with a generated password; later return its login."""
     users = get_user_model().objects
     path = home / PASSWORD_FILE
     password = read_private(path)
     admin = users.filter(username=ADMIN_NAME).first()
     if admin is None:
-        # The file first: an account whose password nobody has seen helps nobody.
+        # Write the file first: an account with an unknown password is useless.
         password = password or secrets.token_urlsafe(PASSWORD_BYTES)
         write_private(path, password)
         users.create_superuser(username=ADMIN_NAME, password=password)
@@ -71,7 +71,7 @@ def prepare_login(home: Path) -> Login:
 
 
 def prepare_worker_credential(home: Path) -> str:
-    """Return a credential that works for the node of this machine; a new one if the kept one was revoked or lost."""
+    """Return a valid credential for the node of this machine; create one if it was revoked or lost."""
     path = home / CREDENTIAL_FILE
     kept = read_private(path)
     try:

@@ -1,7 +1,7 @@
-"""Runs the programs of a stack: ordered start, restart of what dies, ordered stop.
+"""Run the programs of a stack: ordered start, restart on exit, ordered stop.
 
 One loop waits on one queue; threads of the runs and signal handlers only wake it. Programs start in the given order,
-each after those before are ready unless it does not wait for them, and stop in the reverse order, one by one.
+each after those before are ready unless it does not wait for them, and stop in reverse order, one by one.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from webadmin.embedded.process_log import ProcessLog
 from webadmin.embedded.program import Program, Run
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""By which people and other programs ask a stack to stop."""
-PROBE_SECONDS = 0.1  # between two looks at a program that is starting
+"""Signals that stop a stack."""
+PROBE_SECONDS = 0.1  # Between two probes of a program that is starting.
 RESTART_FIRST_SECONDS = 0.5
 RESTART_LAST_SECONDS = 30.0
-STEADY_SECONDS = 60.0  # a program that ran this long starts again with the first delay
+STEADY_SECONDS = 60.0  # After this uptime, the next restart has the first delay again.
 
 
 def restart_delay(deaths: int) -> float:
-    """Return the seconds to wait before the next start after ``deaths`` (≥ 1) deaths in a row."""
+    """Return the seconds to wait before the next start after ``deaths`` (≥ 1) consecutive exits."""
     return float(min(RESTART_FIRST_SECONDS * 2 ** min(deaths - 1, 16), RESTART_LAST_SECONDS))
 
 
 class Supervisor:
-    """Keeps the programs of a stack running until it is asked to stop.
+    """Keep the programs of a stack running until a stop is requested.
 
-    ``start``, ``watch`` and ``stop`` are called one after the other, from any one thread each; ``request_stop`` may be
-    called from anywhere, also from a signal handler. Asked twice, ``stop`` no longer waits for anybody.
+    ``start``, ``watch`` and ``stop`` are called in this sequence, from any one thread each; ``request_stop`` may be
+    called from anywhere, also from a signal handler. After a second request ``stop`` kills the programs without
+    waiting.
     """
 
     def __init__(
@@ -45,27 +46,27 @@ class Supervisor:
         self._deaths: dict[str, int] = {}
         self._restart_at: dict[str, float] = {}
         self._stop_requests = 0
-        # A SimpleQueue may be put to from a signal handler that interrupts its own get.
+        # ``SimpleQueue.put`` is reentrant: a signal handler may interrupt ``get``.
         self._wake: SimpleQueue[None] = SimpleQueue()
 
     @property
     def is_stopping(self) -> bool:
-        """True once somebody asked for the stop."""
+        """Return whether a stop was requested."""
         return self._stop_requests > 0
 
     def request_stop(self) -> None:
-        """Ask ``start`` or ``watch`` to return; a second time: let ``stop`` kill instead of wait."""
+        """Make ``start`` or ``watch`` return; a second call makes ``stop`` kill instead of wait."""
         self._stop_requests += 1
         self._wake.put(None)
 
     def pids(self) -> dict[str, int]:
-        """Return the process id of every program that runs now."""
+        """Return the process id of every running program."""
         return {name: run.pid for name, run in self._runs.items() if not run.has_ended()}
 
     def start(self) -> bool:
-        """Start every program in order; False if the stop was asked for meanwhile.
+        """Start every program in order; return False if a stop was requested meanwhile.
 
-        Raises ProgramFailed, with everything stopped again, when one ends or is not ready in its time.
+        Raises ProgramFailed, with everything stopped again, if one exits or is not ready before its timeout.
         """
         starting: list[Program] = []
         try:
@@ -81,14 +82,14 @@ class Supervisor:
             raise
 
     def watch(self) -> None:
-        """Restart what dies, until the stop is asked for."""
+        """Restart programs that exit, until a stop is requested."""
         while not self.is_stopping:
             self._note_deaths()
             self._restart_due()
             self._pause(self._seconds_to_next_restart())
 
     def stop(self) -> None:
-        """Stop every program, the one started last first, and wait for its end."""
+        """Stop every program in reverse start order, and wait for each."""
         for program in reversed(self._programs):
             run = self._runs.get(program.name)
             if run is not None and not run.has_ended():
@@ -101,7 +102,7 @@ class Supervisor:
             raise ProgramFailed(program.name, f"could not be started ({error})") from error
 
     def _wait_until_ready(self, programs: Sequence[Program]) -> bool:
-        """Wait for all of them; False if the stop was asked for meanwhile."""
+        """Wait until all programs are ready; return False if a stop was requested meanwhile."""
         waited_for = list(programs)
         while waited_for and not self.is_stopping:
             ready = [program for program in waited_for if self._check_start(program)]
@@ -111,7 +112,7 @@ class Supervisor:
         return not waited_for
 
     def _check_start(self, program: Program) -> bool:
-        """Tell whether the program is ready; ProgramFailed if it will not be."""
+        """Return whether the program is ready. Raises ProgramFailed if it exited or its timeout has passed."""
         run = self._runs[program.name]
         if run.is_ready():
             self._log.say(f"{program.name} is {'done' if program.runs_once else 'ready'}")
@@ -171,7 +172,7 @@ class Supervisor:
             self._pause(None)
 
     def _pause(self, seconds: float | None) -> None:
-        """Wait until something happens, at most ``seconds``."""
+        """Wait for the next event, at most ``seconds``."""
         try:
             self._wake.get(timeout=seconds)
         except Empty:

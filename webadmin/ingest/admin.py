@@ -1,4 +1,4 @@
-"""What tenants may push and what they pushed, for operators; setting a limit goes to its service."""
+"""Admin pages for push limits and push counts. Limits are changed through ``change_push_limit``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HISTORY_SHOWN = 30
 
 
 class PushLimitForm(OrderForm):
-    """Which limit, whose, and its value."""
+    """Form for one limit of one tenant."""
 
     name = choice_field("Limit", [(name.value, name.value.replace("_", " ")) for name in PushLimitName])
     tenant = text_field("Tenant", "Empty: everybody without a value of their own.", TENANT_NAME_MAX)
@@ -60,13 +60,13 @@ SET_LIMIT = OperatorOrder(
 
 
 class TenantFilter(ExactFilter):
-    """What concerns one tenant."""
+    """Filter by tenant."""
 
     title = parameter_name = column = "tenant"
 
 
 class OutcomeFilter(admin.SimpleListFilter):
-    """Accepted or refused."""
+    """Filter by accepted or rejected pushes."""
 
     title = parameter_name = "outcome"
 
@@ -81,7 +81,7 @@ class OutcomeFilter(admin.SimpleListFilter):
 
 @admin.register(PushLimitChange)
 class PushLimitChangeAdmin(OrderedAdmin):
-    """Limits of pushes with their history."""
+    """Push limits with their history."""
 
     list_display = ("limit", "whose", "value_cell", "state", "set_by", "when")
     list_filter = (TenantFilter,)
@@ -137,7 +137,7 @@ class PushLimitChangeAdmin(OrderedAdmin):
 
 @admin.register(PushCount)
 class PushCountAdmin(ReadOnlyAdmin):
-    """What tenants pushed and were refused."""
+    """Accepted and rejected pushes by tenant."""
 
     list_display = ("whose", "outcome_cell", "count_cell", "size", "last", "last_message")
     list_filter = (OutcomeFilter, TenantFilter)

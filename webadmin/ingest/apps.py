@@ -1,4 +1,4 @@
-"""This app owns the way of a profile from its sender into a segment, and back to its reader."""
+"""Django app of the ingest path: receiving profiles, building segments, and the settings for both."""
 
 from django.apps import AppConfig
 

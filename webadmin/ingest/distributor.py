@@ -1,7 +1,7 @@
-"""The distributor: what every push goes through between its decoding and its acknowledgement, one per web process.
+"""Distribute decoded pushes to segment writers; one distributor per web process.
 
-A profile's shard is decided here and stays; which instance writes it depends on who answers. Everything it knows of the
-fleet, of limits and of credentials is refreshed beside the pushes and survives an outage of where it came from.
+The shard of a profile is decided here and does not change. The instance that writes it depends on availability. Ring,
+limits and revoked credentials are refreshed in the background and stay in use during an outage of their source.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from webadmin.ingest.writer_clients import WriterClients
 log = logging.getLogger(__name__)
 
 PUSH_SECONDS = 15.0
-"""How long a push may take whose sender did not say."""
+"""Timeout of a push without a deadline from the client, in seconds."""
 REFRESH_SECONDS = 2.0
 RULES_EVERY = 2
-"""Rules and limits are read every so many refreshes: they change slowly and may be large."""
+"""Number of refreshes between two reads of rules and limits, which change slowly and may be large."""
 REVOCATIONS_SECONDS = 4.0
 
 
 @dataclass(slots=True)
 class ShardGroup:
-    """Profiles of one push that go to one shard, by the decision for the first of them."""
+    """Profiles of one push for one shard, with the placement decision for the first of them."""
 
     decision: Decision
     series: list[PushedSeries] = field(default_factory=list)
 
 
 class Distributor:
-    """Shared by all threads of a process."""
+    """Distribute pushes; one instance is shared by all threads of a process."""
 
     def __init__(self, store: ObjectStore, *, zone: str = "") -> None:
         self.placement = PlacementView(store, zone)
@@ -68,13 +68,13 @@ class Distributor:
         self._limits: dict[str, TenantPushLimits] = {}
 
     def limits(self, tenant: str) -> TenantPushLimits:
-        """Return what a tenant is held to, as it was read last."""
+        """Return the limits of a tenant as of the last refresh."""
         if tenant not in self._set_limits:
             tenant = EVERYBODY
         return self._limits.get(tenant, DEFAULTS)
 
     def refresh(self, *, rules_too: bool = True) -> None:
-        """Look at what changed, and write down what was counted; nothing here raises for what is away."""
+        """Refresh ring, limits and rules, and flush counts. Outages of database or object store raise no error."""
         self.placement.refresh_ring()
         if rules_too:
             self.placement.refresh_rules()
@@ -82,7 +82,7 @@ class Distributor:
         self.flush_counts()
 
     def flush_counts(self) -> None:
-        """Add what was counted to the shared sums; it is kept while the database is away."""
+        """Add the counts to the shared sums; keep them in memory while the database is unavailable."""
         sums = self.tally.take()
         try:
             count_pushes(sums)
@@ -91,10 +91,10 @@ class Distributor:
             log.warning("pushes_not_counted error=%s", error)
 
     def distribute(self, tenant: str, profiles: Iterable[PushedProfile], now_ns: int, deadline: float) -> None:
-        """Bring profiles to their shards and return when all are durable.
+        """Send profiles to the writers of their shards and return when all are durable.
 
-        ``deadline`` is on ``time.monotonic``'s clock. NotTaken if some are not: ``invalid_argument`` for what no writer
-        can store, ``unavailable`` for what may be sent again as it is.
+        ``deadline`` is a ``time.monotonic`` value. Raises NotTaken if a profile was not stored: ``invalid_argument`` if
+        no writer can store it, ``unavailable`` if the same push can be retried.
         """
         placer, addresses = self.placement.snapshot()
         groups: dict[int, ShardGroup] = {}
@@ -109,14 +109,14 @@ class Distributor:
             ShardDelivery(self.writers, addresses, group.decision, encode_segment_push(tenant, shard, group.series))
             for shard, group in groups.items()
         ]
-        for delivery in deliveries:  # all are under way before the first answer is waited for
+        for delivery in deliveries:  # Send all deliveries before waiting for the first response.
             delivery.begin(deadline)
         failures = [delivery.finish(deadline) for delivery in deliveries]
         for failure in sorted(filter(None, failures), key=lambda failure: failure.code != "unavailable"):
             raise failure
 
     def close(self) -> None:
-        """Write down the last counts and close connections."""
+        """Flush the counts and close the connections."""
         self.flush_counts()
         self.writers.close()
 
@@ -141,7 +141,7 @@ _starting = threading.Lock()
 
 
 def distributor() -> Distributor:
-    """Return the process's distributor; the first push starts it, and so it lives in the process that serves."""
+    """Return the distributor of this process. It is created by the first push, after any fork."""
     if _current is not None:
         return _current
     with _starting:
@@ -152,7 +152,7 @@ def distributor() -> Distributor:
 
 
 def use(found: Distributor | None) -> None:
-    """Make this the process's distributor; None lets the next push start a new one."""
+    """Replace the distributor of this process; None makes the next push create a new one."""
     global _current
     _current = found
 
@@ -192,7 +192,7 @@ def _keep_fresh(made: Distributor, stop: threading.Event) -> None:
 
 
 def _keep_revocations(made: Distributor, stop: threading.Event) -> None:
-    """Read the list of revoked secrets, whatever the database does: a refresh waits for it, for as long as it takes."""
+    """Refresh the list of revoked secrets in its own thread, because a refresh can block on the database."""
     while not stop.wait(REVOCATIONS_SECONDS):
         try:
             made.revocations.refresh()

@@ -1,8 +1,8 @@
-"""Middleware: the doors of profilers are answered before everything that browsers need, which costs more than a push.
+"""Middleware that handles ingest requests before the middleware stack for browsers, which costs more than a push.
 
-``//`` in a path means ``/`` here: a base address with a slash at its end makes some SDKs send ``//push.v1…``. A
-redirect would not do: clients repeat a redirected POST as GET. Sessions, signing in and forgery protection are of no
-use to senders that prove themselves with each request.
+``//`` in a path is read as ``/``, because some SDKs append ``/push.v1…`` to a base address that ends with a slash. A
+redirect does not help: clients repeat a redirected POST as GET. Sessions, login and CSRF protection do not apply to
+requests that carry their own credentials.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _REPEATED = re.compile(r"/{2,}")
 
 
 class DoorsFirst:
-    """Answers pushes itself, if their Host is allowed, and passes everything else on with single slashes."""
+    """Handle ingest requests whose Host is allowed; pass all other requests on, with repeated slashes merged."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response

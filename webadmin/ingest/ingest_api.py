@@ -1,4 +1,7 @@
-"""``POST /ingest``: what older SDKs and Go, Java, .NET, Node send. Source: profile API format sheet, section 3."""
+"""``POST /ingest``: pushes of older SDKs and of Go, Java, .NET and Node.
+
+Source: profile API format sheet, section 3.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ PARTS_MAX = 20
 
 @csrf_exempt
 def ingest(request: HttpRequest) -> HttpResponse:
-    """Take one profile, or what one request says that it holds."""
+    """Store the profiles of one request."""
     if request.method != "POST":
         return HttpResponse(status=405, headers={"Allow": "POST"})
     is_pprof = request.GET.get("format") == "pprof" or FORM_TYPE in (request.headers.get("Content-Type") or "")
@@ -53,7 +56,7 @@ def ingest(request: HttpRequest) -> HttpResponse:
 
 def _body(request: HttpRequest, sender: Sender) -> bytes:
     try:
-        # Content-Encoding says nothing here: a gzipped pprof is known by its first bytes.
+        # Content-Encoding is not reliable here: a gzipped pprof is detected by its first bytes.
         return read_body(request, gzipped=False, limit=body_limit(sender))
     except UnreadableBody as error:
         raise unread(sender, error) from error
@@ -77,14 +80,14 @@ def _asked(request: HttpRequest, body: bytes, sender: Sender) -> IngestRequest:
 
 
 def _parts(content_type: str, body: bytes, sender: Sender) -> dict[str, bytes]:
-    """Return the file parts of a form; fields without a file name say nothing here."""
+    """Return the file parts of a form by name; fields without a file name are ignored."""
     about = {"CONTENT_TYPE": content_type, "CONTENT_LENGTH": len(body)}
     collector = _Collector()
     try:
         MultiPartParser(about, io.BytesIO(body), [collector]).parse()
     except (MultiPartParserError, MultiValueDictKeyError, ValueError) as error:
         raise refuse(sender, "invalid_argument", UNSUPPORTED, f"the form cannot be read: {error}") from error
-    except Exception as error:  # Django's refusals of too many fields or parts are of unrelated kinds
+    except Exception as error:  # Django raises unrelated exception types for too many fields or parts.
         if type(error).__module__ != "django.core.exceptions":
             raise
         raise refuse(sender, "invalid_argument", UNSUPPORTED, f"the form cannot be read: {error}") from error
@@ -92,7 +95,7 @@ def _parts(content_type: str, body: bytes, sender: Sender) -> dict[str, bytes]:
 
 
 class _Collector(FileUploadHandler):
-    """Keeps the parts in memory: the whole body is there already, and bounded."""
+    """Keep file parts in memory; the whole body is already in memory and its size is limited."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""What operators allow each tenant to push, and what each tenant pushed and was refused.
+"""Push limits by tenant, and counts of accepted and rejected profiles.
 
-Tenants are kept by name: one that never had a profile stored has no row of its own, and may be refused all the same.
+Tenants are stored by name: a tenant without stored profiles has no row of its own, but its pushes can be rejected.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ ACCEPTED = "accepted"
 
 
 class PushLimitChange(models.Model):
-    """A limit of a tenant's pushes (tenant "": everybody's), as somebody set it; a null value takes it back.
+    """A change of a tenant's push limit; tenant "" is the default for all tenants, a null value removes the limit.
 
-    In force is, per tenant and limit, the row that no later one superseded.
+    For each tenant and limit, the row that no later row supersedes is in force.
     """
 
     tenant = ByteOrderedField(max_length=TENANT_NAME_MAX, blank=True)
@@ -51,9 +51,9 @@ class PushLimitChange(models.Model):
 
 
 class PushCount(models.Model):
-    """How many profiles of a tenant were accepted, or refused for one reason, and the last words about it.
+    """Number of profiles of a tenant that were accepted, or rejected for one reason, with the last error message.
 
-    Counted in the web processes and added here every few seconds. Tenant "" stands for senders that proved none.
+    Web processes count in memory and add the counts here every few seconds. Tenant "" is for unauthenticated requests.
     """
 
     tenant = ByteOrderedField(max_length=TENANT_NAME_MAX, blank=True)

@@ -21,7 +21,10 @@ _GRPC = "gRPC is not served here: use the OTLP/HTTP exporter with the path /v1de
 
 @csrf_exempt
 def export(request: HttpRequest) -> HttpResponse:
-    """Take an ExportProfilesServiceRequest; the answer is the empty message in protobuf, for JSON too."""
+    """Store the profiles of an ExportProfilesServiceRequest.
+
+    The response is the empty message in protobuf, also for requests in JSON.
+    """
     if request.method != "POST":
         return HttpResponse(status=405, headers={"Allow": "POST"})
     kind = request.headers.get("Content-Type") or ""

@@ -1,4 +1,4 @@
-"""Ring and rules as a web process saw them last; pushes go on by them while database and object store are away."""
+"""Cached ring and placement rules of a web process; used unchanged while database and object store are unavailable."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from webadmin.placement.services.read_rules import read_rules
 log = logging.getLogger(__name__)
 
 Snapshot = tuple[Placer, dict[str, str]]
-"""Who decides, and the address of each instance of the same ring."""
+"""The placer, and the address of each instance of the same ring."""
 
 
 class PlacementView:
-    """Take ``snapshot()`` once per push: what it holds belongs together."""
+    """Cached ring and rules. Call ``snapshot()`` once per push, so that placer and addresses are of the same ring."""
 
     def __init__(self, store: ObjectStore, zone: str) -> None:
         self._store = store
@@ -32,17 +32,20 @@ class PlacementView:
         self._lock = threading.Lock()
 
     def snapshot(self) -> Snapshot:
-        """Return what decides now. NotTaken while rules that exist could not be read: nobody begins without them."""
+        """Return the placer and addresses in use.
+
+        Raises NotTaken while existing rules could not be read, because placement without them would be wrong.
+        """
         if self._snapshot is None:
             raise NotTaken("unavailable", "no_placement_rules", "the placement rules cannot be read: try again")
         return self._snapshot
 
     def refresh_ring(self) -> None:
-        """Look for a newer ring; what was known stays if there is none to be had."""
+        """Read a newer ring; keep the known one if none is available."""
         self.offer_ring(read_ring(self._store, last=self._ring))
 
     def refresh_rules(self) -> None:
-        """Look for newer rules; what was known stays if they cannot be read."""
+        """Read newer rules; keep the known ones if they cannot be read."""
         try:
             rules = read_rules(self._store, last=self._rules)
         except LithifyError as error:
@@ -53,7 +56,7 @@ class PlacementView:
             self._remake()
 
     def offer_ring(self, ring: Ring) -> None:
-        """Use a ring from now on."""
+        """Replace the ring."""
         if ring is not self._ring:
             self._ring = ring
             self._remake()

@@ -1,4 +1,4 @@
-"""Errors of the plain HTTP doors: which status a push that was not taken gets."""
+"""Error responses of the plain HTTP endpoints: the status of a push that was not stored."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ STATUSES = {
     "deadline_exceeded": 504,
     "unimplemented": 501,
 }
-"""By code; ``invalid_argument`` depends on the door and on what it is about."""
+"""Status by code; that of ``invalid_argument`` depends on endpoint and content."""
 _ASKED_WRONGLY = {"bad_name", "unknown_profile_type"}
 _ABOUT_THE_PROFILE = {PROFILE_SIZE, "malformed_profile", "malformed_request", "unsupported_format", "no_profiles"}
 
 
 def ingest_status(error: NotTaken, *, is_pprof: bool) -> int:
-    """Return the status at ``/ingest`` (sheet, section 3.10): the same bad profile is 400 as text and 422 as pprof."""
+    """Return the status for ``/ingest`` (sheet, section 3.10): an invalid profile is 400 as text and 422 as pprof."""
     if error.code != "invalid_argument":
         return STATUSES[error.code]
     if error.reason == BODY_SIZE:
@@ -35,25 +35,25 @@ def ingest_status(error: NotTaken, *, is_pprof: bool) -> int:
 
 
 def otlp_status(error: NotTaken) -> int:
-    """Return the status at the OTLP door (sheet, section 4)."""
+    """Return the status for the OTLP endpoint (sheet, section 4)."""
     if error.code == "invalid_argument":
         return 413 if error.reason == BODY_SIZE else 400
     return STATUSES[error.code]
 
 
 def json_error(error: NotTaken, status: int) -> HttpResponse:
-    """Return an error as Connect clients read it."""
+    """Return an error response in the JSON format of Connect."""
     body = json.dumps({"code": error.code, "message": error.message})
     return with_retry(HttpResponse(body, status=status, content_type="application/json"))
 
 
 def text_error(error: NotTaken, status: int) -> HttpResponse:
-    """Return an error in plain text."""
+    """Return an error response in plain text."""
     return with_retry(HttpResponse(error.message, status=status, content_type="text/plain; charset=utf-8"))
 
 
 def with_retry(response: HttpResponse) -> HttpResponse:
-    """Say when to come again, and how to prove oneself, where that may help."""
+    """Add ``Retry-After`` or ``WWW-Authenticate`` to statuses where they apply."""
     if response.status_code in {429, 503}:
         response["Retry-After"] = "1"
     if response.status_code == 401:

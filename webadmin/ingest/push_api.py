@@ -1,4 +1,4 @@
-"""``push.v1.PusherService/Push``: what SDKs, Alloy and the command-line client send.
+"""``push.v1.PusherService/Push``: pushes of SDKs, Alloy and the command-line client.
 
 Source: profile API format sheet, sections 1 and 2.
 """
@@ -19,7 +19,7 @@ from webadmin.ingest.receive import body_limit, count_unread, identify, receive
 
 
 def _body_bytes_max(sender: Sender) -> int:
-    """The tenant's limit holds for the sum of its profiles, which JSON spells in four bytes for three."""
+    """Return the body limit: the tenant's limit is for the sum of its profiles, which JSON encodes in 4 bytes for 3."""
     return 2 * body_limit(sender) + (1 << 20)
 
 

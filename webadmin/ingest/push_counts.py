@@ -1,4 +1,4 @@
-"""What was pushed, for those who watch."""
+"""Metrics of pushes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ Sample = tuple[tuple[str, ...], float]
 
 
 def push_samples(tenants_max: int) -> Iterator[tuple[str, list[Sample]]]:
-    """Yield the metrics of pushes; of very many tenants those that pushed most, under their names."""
+    """Yield the metrics of pushes by tenant.
+
+    Only the ``tenants_max`` tenants with the most pushes have a name.
+    """
     sums: dict[str, int] = defaultdict(int)
     rows = list(PushCount.objects.order_by("-count").values_list("tenant", "outcome", "count", "bytes")[:ROWS_MAX])
     for tenant, _, count, _ in rows:

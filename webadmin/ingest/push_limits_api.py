@@ -1,4 +1,4 @@
-"""Limits of pushes over HTTP: what was set, and setting one; the same service as the admin's."""
+"""HTTP API to list and set push limits; uses the same service as the admin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts what came and what was refused in memory, so that a flood of bad pushes is not a flood of writes."""
+"""Count accepted and rejected pushes in memory, so that many invalid pushes do not cause as many database writes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 KEYS_MAX = 10_000
 OTHERS = "(others)"
-"""The tenant under which refusals are counted once there are too many names; an impossible name for a real one."""
+"""Tenant name for rejections once there are too many names; not a valid name of a tenant."""
 
 
 @dataclass(slots=True)
 class Sum:
-    """What was counted since the last time it was taken."""
+    """Counts since the last ``take``."""
 
     count: int = 0
     bytes: int = 0
@@ -20,18 +20,18 @@ class Sum:
 
 
 Sums = dict[tuple[str, str], Sum]
-"""Sums by tenant and outcome."""
+"""Sums by (tenant, outcome)."""
 
 
 class PushTally:
-    """Adds up between two flushes; any thread may add."""
+    """Thread-safe counts between two flushes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._sums: Sums = {}
 
     def add(self, tenant: str, outcome: str, *, count: int = 1, size: int = 0, message: str = "") -> None:
-        """Count profiles of one outcome; ``message`` replaces the last one."""
+        """Count profiles of one outcome; ``message`` replaces the last message."""
         with self._lock:
             key = (tenant, outcome)
             if key not in self._sums and len(self._sums) >= KEYS_MAX:
@@ -42,12 +42,12 @@ class PushTally:
             found.message = message or found.message
 
     def take(self) -> Sums:
-        """Return the sums and begin anew."""
+        """Return the sums and reset them."""
         with self._lock:
             sums, self._sums = self._sums, {}
         return sums
 
     def give_back(self, sums: Sums) -> None:
-        """Take back what could not be written down."""
+        """Add sums again that could not be stored."""
         for (tenant, outcome), found in sums.items():
             self.add(tenant, outcome, count=found.count, size=found.bytes, message=found.message)

@@ -1,4 +1,4 @@
-"""One push from its sender to its acknowledgement, the same at every door: identify, limit, decode, distribute."""
+"""Process a push, the same for every endpoint: authenticate, limit, decode, distribute."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ from webadmin.ingest.plain_answers import BODY_SIZE
 from webadmin.ingest.tenant_limits import TenantPushLimits
 
 Decode = Callable[[PushLimits, int], DecodedPush]
-"""From limits and the time in unix nanoseconds to what is taken and what is refused."""
+"""Decode a body from limits and time (unix nanoseconds) to accepted and rejected profiles."""
 BREAKS_OFF = "body_breaks_off"
 MESSAGES_MAX = 5
-"""Of the refusals of one push, so many are said in words."""
+"""Maximum rejection messages in the error of one push."""
 
 
 def identify(request: HttpRequest) -> Sender:
-    """Return who pushes; NotTaken, counted, before anything of the body is read, also if the tenant is in debt."""
+    """Return the authenticated sender, before the body is read.
+
+    Raises NotTaken, and counts it, if the credential is invalid or the tenant has exceeded its rate.
+    """
     found = distributor()
     tenant = ""
     try:
@@ -44,9 +47,10 @@ def identify(request: HttpRequest) -> Sender:
 
 
 def receive(sender: Sender, size: int, decode: Decode, *, deadline: float | None = None) -> None:
-    """Take a push of ``size`` bytes as it was read; returns when everything in it is durable. NotTaken otherwise.
+    """Store a push of ``size`` bytes and return when all its profiles are durable.
 
-    What is good is stored although something else of the push is refused. A tenant pays for what it sends, good or bad.
+    Raises NotTaken otherwise; valid profiles are stored even if others of the push are rejected. Rejected bytes count
+    towards the tenant's rate limit too.
     """
     found = distributor()
     try:
@@ -58,12 +62,12 @@ def receive(sender: Sender, size: int, decode: Decode, *, deadline: float | None
 
 
 def body_limit(sender: Sender) -> int:
-    """Return how many bytes a body of the sender's tenant may have."""
+    """Return the maximum body size of the sender's tenant, in bytes."""
     return distributor().limits(sender.tenant).profile.body_bytes_max
 
 
 def count_unread(sender: Sender, reason: str, message: str, work_bytes: int = 0) -> None:
-    """Count a push whose body could not be read, and charge the tenant for the bytes that it cost."""
+    """Count a push whose body could not be read, and charge ``work_bytes`` to the tenant's rate limit."""
     found = distributor()
     found.tally.add(sender.tenant, reason, message=message)
     found.budgets.charge(sender.tenant, work_bytes)
@@ -77,7 +81,7 @@ def unread(sender: Sender, error: UnreadableBody) -> NotTaken:
 
 
 def refuse(sender: Sender, code: str, reason: str, message: str) -> NotTaken:
-    """Count a push whose body could not even be read; return the error to raise."""
+    """Count a push that was rejected before its body was decoded; return the error to raise."""
     distributor().tally.add(sender.tenant, reason, message=message)
     return NotTaken(code, reason, message)
 
@@ -117,7 +121,7 @@ def _rate_limited(tenant: str, limits: TenantPushLimits) -> NotTaken:
 
 
 def _joined(code: str, reason: str, messages: Sequence[str]) -> NotTaken:
-    """Return the one error for all that was not taken; each was counted where it happened."""
+    """Return one error for all rejected profiles, which are already counted."""
     said = list(dict.fromkeys(messages))
     more = f"; and {len(said) - MESSAGES_MAX} more" if len(said) > MESSAGES_MAX else ""
     return NotTaken(code, reason, "; ".join(said[:MESSAGES_MAX]) + more, is_counted=True)
@@ -126,7 +130,7 @@ def _joined(code: str, reason: str, messages: Sequence[str]) -> NotTaken:
 def _within_series(
     found: Distributor, tenant: str, profiles: Sequence[PushedProfile], most: int, refused: list[Refused]
 ) -> list[PushedProfile]:
-    """Return the profiles whose series the tenant may have; refusals of the others are added to ``refused``."""
+    """Return the profiles within the tenant's series limit; rejections of the others are added to ``refused``."""
     fingerprints = [series_hash(profile.labels) for profile in profiles]
     admitted = found.budgets.admit_series(tenant, fingerprints, most, time.monotonic())
     lost = admitted.count(False)

@@ -1,4 +1,4 @@
-"""What one push has for one shard, on its way to whichever instance takes it."""
+"""Delivery of one push's profiles for one shard, with failover between instances."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from webadmin.ingest.writer_clients import Exchange, WriterClients
 
 ATTEMPTS_MAX = 6
 ATTEMPT_SECONDS = 4.0
-"""A writer that takes longer is taken for dead: a flush takes half a second. Stored twice is stored once: equal ids."""
+"""Timeout of one attempt, in seconds; a flush takes half a second.
+
+A retry after a slow success is harmless: duplicates have equal ids.
+"""
 
 
 class ShardDelivery:
-    """``begin`` sends to the first candidate; ``finish`` waits, and goes on to the others if that one does not answer.
+    """Send with ``begin`` to the first candidate; ``finish`` waits, and retries with the other candidates.
 
-    Deadlines are on ``time.monotonic``'s clock.
+    Deadlines are ``time.monotonic`` values.
     """
 
     def __init__(self, writers: WriterClients, addresses: dict[str, str], decision: Decision, body: bytes) -> None:
@@ -31,12 +34,12 @@ class ShardDelivery:
         self._said = ""
 
     def begin(self, deadline: float) -> None:
-        """Send, unless the first candidate is not worth asking now."""
+        """Send to the first candidate, unless its circuit breaker is open."""
         if self._writers.may_try(self._first.instance):
             self._begun = self._sent(self._first.instance, deadline)
 
     def finish(self, deadline: float) -> NotTaken | None:
-        """Return None once it is durable, else why it is not."""
+        """Return None once the profiles are durable, else the error."""
         candidates = islice(chain((self._first,), self._others), ATTEMPTS_MAX)
         answer = deliver(
             candidates,
@@ -61,7 +64,7 @@ class ShardDelivery:
         return reply.answer
 
     def _sent(self, instance: str, deadline: float) -> Exchange | None:
-        """Send; None if the time is over."""
+        """Send to an instance; return None if the deadline has passed."""
         left = deadline - time.monotonic()
         if left <= 0:
             return None

@@ -1,4 +1,4 @@
-"""How fast a tenant pushes and how many series it has, as one web process sees it."""
+"""Rate limits and active series by tenant, as seen by one web process."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from typing import TypeVar
 from webadmin.ingest.tenant_limits import TenantPushLimits
 
 TENANTS_MAX = 10_000
-"""Tenants with a budget of their own."""
+"""Maximum tenants with a budget of their own."""
 SHARED = ""
-"""The name of the budget that all others share; no tenant has it."""
+"""Name of the budget that all other tenants share; not a valid name of a tenant."""
 SWEEP_S = 1.0
-"""Shortest time between two searches for what may be forgotten: each looks at every tenant."""
+"""Minimum seconds between two sweeps for idle entries, because each sweep reads all tenants."""
 SERIES_ACTIVE_S = 1800.0
-"""A series that sent nothing for one to two such spans is not active any more."""
+"""Length of an activity window in seconds; a series without pushes for one to two windows is inactive."""
 
 Entry = TypeVar("Entry")
 
 
 @dataclass(slots=True)
 class TokenBucket:
-    """Bytes a tenant may send now. It may go into debt: what was read cannot be unread, but the next one waits."""
+    """Token bucket of a tenant, in bytes.
+
+    The level may become negative: bytes that were already read are charged, and the next push is rejected.
+    """
 
     level: float = 0.0
     at_s: float = float("-inf")
@@ -30,35 +33,35 @@ class TokenBucket:
     burst: float = 0.0
 
     def fill(self, rate: float, burst: float, now_s: float) -> None:
-        """Add what has come in since the last time."""
+        """Add the tokens for the time since the last call."""
         self.level = burst if self.at_s == float("-inf") else min(burst, self.level + (now_s - self.at_s) * rate)
         self.at_s, self.rate, self.burst = now_s, rate, burst
 
     def is_full(self, now_s: float) -> bool:
-        """Say whether it holds what a new one would."""
+        """Return whether the bucket equals a new one."""
         return self.level + (now_s - self.at_s) * self.rate >= self.burst
 
 
 @dataclass(slots=True)
 class ActiveSeries:
-    """Fingerprints seen in the present span and in the one before it."""
+    """Fingerprints seen in the current window and in the one before it."""
 
     now: set[int] = field(default_factory=set)
     before: set[int] = field(default_factory=set)
     since_s: float = 0.0
 
     def turn(self, now_s: float) -> None:
-        """Forget what was silent for long."""
+        """Start a new window if the current one has ended, and drop inactive series."""
         if now_s - self.since_s >= SERIES_ACTIVE_S:
             is_recent = now_s - self.since_s < 2 * SERIES_ACTIVE_S
             self.before, self.now, self.since_s = self.now if is_recent else set(), set(), now_s
 
     def is_silent(self, now_s: float) -> bool:
-        """Say whether no series is active."""
+        """Return whether no series is active."""
         return now_s - self.since_s >= 2 * SERIES_ACTIVE_S or not (self.now or self.before)
 
     def admit(self, fingerprint: int, most: int) -> bool:
-        """Say whether a series may send; one that is active always may."""
+        """Return whether a series may send; an active series always may."""
         if fingerprint in self.now:
             return True
         if fingerprint not in self.before and len(self.now | self.before) >= most:
@@ -68,10 +71,10 @@ class ActiveSeries:
 
 
 class TenantBudgets:
-    """Budgets of all tenants. Times are of a monotonic clock, in seconds. A lost race costs some accuracy.
+    """Budgets of all tenants; times are seconds of a monotonic clock. Data races cost some accuracy only.
 
-    Names may come from outside, so that tables have bounds. Only what would begin as it is now may be forgotten: a full
-    bucket, series that are all silent. While there is none of these, further names share one budget.
+    Names may come from untrusted input, so the tables are bounded. Only entries equal to new ones are evicted: full
+    buckets and sets of inactive series. While there are none, further names share one budget.
     """
 
     def __init__(self, tenants_max: int = TENANTS_MAX) -> None:
@@ -81,11 +84,11 @@ class TenantBudgets:
         self._swept_at_s = {id(table): float("-inf") for table in (self._buckets, self._series)}
 
     def may_read(self, tenant: str, limits: TenantPushLimits, now_s: float) -> bool:
-        """Say whether a tenant is out of debt, before its bytes are read."""
+        """Return whether a tenant's bucket is not negative; called before its bytes are read."""
         return self._bucket(tenant, limits, now_s).level >= 0
 
     def may_send(self, tenant: str, size: int, limits: TenantPushLimits, now_s: float) -> bool:
-        """Take ``size`` bytes from a tenant's budget; False if it does not hold so many, and then nothing is taken."""
+        """Take ``size`` bytes from a tenant's budget; return False, and take nothing, if it holds fewer."""
         bucket = self._bucket(tenant, limits, now_s)
         if size > bucket.level:
             return False
@@ -93,13 +96,13 @@ class TenantBudgets:
         return True
 
     def charge(self, tenant: str, size: int) -> None:
-        """Take more, even if the tenant goes into debt by it."""
+        """Charge further bytes, even if the bucket becomes negative."""
         bucket = self._buckets.get(tenant) or self._buckets.get(SHARED)
         if bucket is not None:
             bucket.level -= size
 
     def admit_series(self, tenant: str, fingerprints: Iterable[int], most: int, now_s: float) -> list[bool]:
-        """Say for each series whether the tenant may have it beside those that are active."""
+        """Return for each series whether it fits in the tenant's limit of active series."""
         name = self._place(self._series, tenant, now_s, lambda active: active.is_silent(now_s))
         active = self._series.setdefault(name, ActiveSeries(since_s=now_s))
         active.turn(now_s)
@@ -112,7 +115,7 @@ class TenantBudgets:
         return bucket
 
     def _place(self, table: dict[str, Entry], tenant: str, now_s: float, is_as_new: Callable[[Entry], bool]) -> str:
-        """Return the name under which a tenant is found; a table that is full is swept at most every SWEEP_S."""
+        """Return the key of a tenant in the table; a full table is swept at most every SWEEP_S."""
         if tenant in table or len(table) < self._tenants_max:
             return tenant
         if now_s - self._swept_at_s[id(table)] >= SWEEP_S:

@@ -1,4 +1,4 @@
-"""What a tenant may push: names of the limits, the values that hold while nobody set others, and what may be set."""
+"""Push limits: their names, defaults and permitted values."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ EVERYBODY = ""
 
 
 class PushLimitRefused(LithifyError):
-    """A limit of pushes cannot be set to this; the message says what can."""
+    """The value is not permitted for this push limit; the message gives the permitted values."""
 
     code = "push_limit_refused"
 
 
 class PushLimitName(enum.StrEnum):
-    """Limits by the name under which they are set. Bytes are of uncompressed pprof."""
+    """Names of the limits. Byte limits are for uncompressed pprof."""
 
     BYTES_PER_SECOND = "bytes_per_second"
     BURST_BYTES = "burst_bytes"
@@ -48,7 +48,7 @@ HIGHEST = {
     PushLimitName.SAMPLE_LABELS_MAX: 1_000,
     PushLimitName.STACK_FRAMES_MAX: 10_000,
     PushLimitName.SYMBOL_BYTES_MAX: 65_535,
-    # A segment push takes up to 256 labels of a profile.
+    # A segment push has at most 256 labels per profile, including those that are added.
     PushLimitName.LABELS_MAX: 200,
     PushLimitName.LABEL_NAME_BYTES_MAX: 4_096,
     PushLimitName.LABEL_VALUE_BYTES_MAX: 65_535,
@@ -56,7 +56,7 @@ HIGHEST = {
     PushLimitName.OLDER_THAN_NOW_SECONDS: 30 * 86_400,
     PushLimitName.NEWER_THAN_NOW_SECONDS: 86_400,
 }
-"""Beyond these a limit would protect nobody."""
+"""Maximum permitted values."""
 _IN_SECONDS = {
     PushLimitName.OLDER_THAN_NOW_SECONDS: "older_than_now_max_ns",
     PushLimitName.NEWER_THAN_NOW_SECONDS: "newer_than_now_max_ns",
@@ -65,7 +65,7 @@ _IN_SECONDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantPushLimits:
-    """Everything one tenant is held to. ``burst_bytes`` may come at once; a profile larger than it never fits."""
+    """All limits of one tenant. A profile larger than ``burst_bytes`` is always rejected."""
 
     bytes_per_second: int = 4 << 20
     burst_bytes: int = 16 << 20
@@ -73,7 +73,7 @@ class TenantPushLimits:
     profile: PushLimits = field(default_factory=lambda: PushLimits(body_bytes_max=64 << 20))
 
     def value(self, name: PushLimitName) -> int:
-        """Return one limit as it is set: a whole number in the unit that its name says."""
+        """Return one limit as it is set: an integer in the unit that its name gives."""
         if name in _IN_SECONDS:
             return int(getattr(self.profile, _IN_SECONDS[name])) // NANOSECONDS_PER_SECOND
         return int(getattr(self if hasattr(self, name.value) else self.profile, name.value))
@@ -83,13 +83,13 @@ DEFAULTS = TenantPushLimits()
 
 
 def check_push_limit(name: PushLimitName, value: int | None) -> None:
-    """Raise PushLimitRefused unless the limit can be set to this; None takes back what was set."""
+    """Raise PushLimitRefused unless the value is permitted; None, which removes a limit, always is."""
     if value is not None and not 0 <= value <= HIGHEST[name]:
         raise PushLimitRefused(f"{name} {value}: give 0 to {HIGHEST[name]}")
 
 
 def limits_of(own: Mapping[str, int], everybodys: Mapping[str, int]) -> TenantPushLimits:
-    """Return the limits in force for a tenant from what was set for it and for everybody, by name."""
+    """Return the limits in force from those set for the tenant and for all tenants, by name."""
     values = {name: DEFAULTS.value(name) for name in PushLimitName}
     values |= {PushLimitName(name): value for name, value in {**everybodys, **own}.items()}
     known = {spec.name for spec in fields(PushLimits)}

@@ -1,4 +1,4 @@
-"""The addresses that profilers send to, which are what they know, and where operators limit them."""
+"""URLs of the ingest endpoints, which clients fix, and of the push limits API."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DOORS: dict[str, View] = {
     "v1development/profiles": export,
     "opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export": export,
 }
-"""Views by path. Before the method of a push anything may stand: what is configured in a client is its own affair."""
+"""Views by path. Any prefix is permitted before the path of Push, because clients configure a base address."""
 
 urlpatterns = [
     path("api/v1/operations/push-limits", PushLimitsView.as_view(), name="push-limits"),

@@ -1,6 +1,6 @@
-"""HTTP to segment writers: connections that are kept, one circuit breaker per instance, every answer in four words.
+"""HTTP client for segment writers: kept-alive connections, one circuit breaker per instance, four kinds of reply.
 
-Source of what is tried elsewhere: placement sheet, section 11.
+Source of what is retried with another instance: placement sheet, section 11.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ log = logging.getLogger(__name__)
 
 PATH = "/internal/v1/segments/push"
 IDLE_MAX = 512
-"""Kept connections per writer; what is more than this is closed after use."""
+"""Maximum idle connections per writer; further ones are closed after use."""
 IDLE_SECONDS = 15.0
-"""A connection that was idle for longer may be closed by the other side at any moment: it is not used again."""
+"""Maximum seconds that a connection is idle; after it the server may close it at any moment."""
 ANSWER_BYTES_MAX = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a writer said: the word that decides what follows, and words for people."""
+    """Response of a writer: the code that decides on a retry, and a message."""
 
     answer: Answer
     message: str = ""
@@ -38,7 +38,7 @@ class Reply:
 
 @dataclass(slots=True)
 class Exchange:
-    """A message on its way to an instance; ``until`` is on ``time.monotonic``'s clock."""
+    """A request to an instance; ``until`` is a ``time.monotonic`` value."""
 
     instance: str
     address: str
@@ -50,18 +50,21 @@ class Exchange:
 
 
 class WriterClients:
-    """Shared by the threads of a process. Races between them cost a connection or a count, nothing else."""
+    """Client shared by all threads of a process. Data races cost a connection or a count only."""
 
     def __init__(self) -> None:
         self._idle: dict[str, deque[tuple[http.client.HTTPConnection, float]]] = defaultdict(deque)
         self._breakers: dict[str, CircuitBreaker] = defaultdict(CircuitBreaker)
 
     def may_try(self, instance: str) -> bool:
-        """Say whether an instance is worth asking now."""
+        """Return whether the circuit breaker of an instance permits a request."""
         return self._breakers[instance].may_try(time.monotonic())
 
     def begin(self, instance: str, address: str, body: bytes, seconds: float) -> Exchange:
-        """Send one message, so that others can be sent before its answer is waited for; never raises for a writer."""
+        """Send one request without waiting for its response, so that several run at once.
+
+        Errors are returned by ``finish``.
+        """
         exchange = Exchange(instance, address, body, time.monotonic() + seconds)
         exchange.connection = self._kept(address)
         exchange.was_kept = exchange.connection is not None
@@ -72,7 +75,7 @@ class WriterClients:
         return exchange
 
     def finish(self, exchange: Exchange) -> Reply:
-        """Wait for the answer to a message until its time is over; never raises for what a writer does."""
+        """Wait for the response until the deadline; errors of a writer become replies."""
         try:
             reply = _reply(*self._answer(exchange))
         except (OSError, http.client.HTTPException) as error:
@@ -84,7 +87,7 @@ class WriterClients:
         return reply
 
     def close(self) -> None:
-        """Close what is idle."""
+        """Close the idle connections."""
         for connections in self._idle.values():
             while connections:
                 connections.pop()[0].close()
@@ -97,7 +100,7 @@ class WriterClients:
         except (http.client.RemoteDisconnected, ConnectionError):
             if not exchange.was_kept:
                 raise
-        # It was closed while it was idle: nothing was taken, and a fresh one tells whether the writer lives.
+        # The server closed the connection while it was idle: retry on a new one.
         exchange.connection, exchange.was_kept = None, False
         self._send(exchange)
         return self._read(exchange)
@@ -149,7 +152,7 @@ class WriterClients:
 
 
 def _request(exchange: Exchange) -> bytes:
-    """Return a whole request: head and body leave in one call, and arrive as one."""
+    """Return head and body in one buffer, so that one call sends both."""
     head = (
         f"POST {PATH} HTTP/1.1\r\nHost: {urlsplit(exchange.address).netloc}\r\n"
         f"Content-Type: application/x-protobuf\r\nAuthorization: {authorization_header(exchange.instance)}\r\n"
@@ -159,7 +162,7 @@ def _request(exchange: Exchange) -> bytes:
 
 
 class _Response:
-    """An answer while it comes in. ``http.client`` would read its head as if it were an e-mail's, at great length."""
+    """Incremental parser of a response. ``http.client`` is slow because it parses the head as an e-mail message."""
 
     def __init__(self) -> None:
         self.body = bytearray()
@@ -172,7 +175,10 @@ class _Response:
         return int(self._parser.get_status_code())
 
     def feed(self, data: bytes) -> None:
-        """Take what came; ConnectionError if nothing comes any more, HTTPException if it is no answer."""
+        """Parse received bytes.
+
+        Raises ConnectionError at the end of the stream, HTTPException if it is not valid HTTP.
+        """
         if not data:
             raise http.client.RemoteDisconnected("the writer closed the connection without a whole answer")
         try:
@@ -181,11 +187,11 @@ class _Response:
             raise http.client.HTTPException(f"not an HTTP answer: {error}") from error
 
     def on_body(self, data: bytes) -> None:
-        """Keep as much as an answer of a writer may have."""
+        """Keep the body up to the maximum size of a writer's response."""
         self.body += data[: ANSWER_BYTES_MAX - len(self.body)]
 
     def on_message_complete(self) -> None:
-        """Note that this was all."""
+        """Mark the response as complete."""
         self.is_over = True
         self.stays_open = self._parser.should_keep_alive()
 
@@ -196,7 +202,7 @@ def _reply(status: int, body: bytes) -> Reply:
     message = _message(body) or f"status {status}"
     if status in {400, 413, 422}:
         return Reply(Answer.REFUSED, message)
-    if status in {401, 408, 429, 502, 503, 504}:  # 401: its keys or its clock are others, another writer's may not be
+    if status in {401, 408, 429, 502, 503, 504}:  # 401: another writer may have other keys or another clock.
         return Reply(Answer.UNAVAILABLE, message)
     return Reply(Answer.FAILED, f"status {status}: {message}")
 

@@ -1,1 +1,1 @@
-"""Where profiles are written: segment writers and their shards, the rules of placement, and who may change them."""
+"""Placement of profiles: segment writers and their shards, the placement rules, and operators' settings."""

@@ -1,4 +1,4 @@
-"""Placement in the admin: the fleet, the rules with their reasons, and what operators decided."""
+"""Placement in the admin: the fleet, the rules with their reasons, and operators' settings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class DatasetFilter(ExactFilter):
 
 
 class PresentFilter(admin.SimpleListFilter):
-    """Instances that are there, or were."""
+    """Instances that are present, or those that have left."""
 
     title = parameter_name = "now"
 
@@ -58,7 +58,7 @@ class PresentFilter(admin.SimpleListFilter):
 
 
 def values_text(values: dict[str, Any] | None) -> str:
-    """Return what was set, in words."""
+    """Return values of a setting as text."""
     if not values:
         return "nothing"
     return ", ".join(f"{name.replace('_', ' ')} {_value(name, value)}" for name, value in values.items())
@@ -130,7 +130,7 @@ class InstanceAdmin(OrderedAdmin):
 
 @admin.register(RingChange)
 class RingChangeAdmin(ReadOnlyAdmin):
-    """What happened to the ring."""
+    """Changes of the ring."""
 
     list_display = ("version", "at", "reason", "shards", "instance_count", "moved_slots", "actor")
     about = "Each change of the ring: who came or went, and how many places of the shard map moved."
@@ -158,7 +158,7 @@ class RingChangeAdmin(ReadOnlyAdmin):
 
 @admin.register(RulesVersion)
 class RulesVersionAdmin(ReadOnlyAdmin):
-    """The versions of the rules that changed something."""
+    """Versions of the rules that differ from the previous one."""
 
     list_display = ("version", "at", "reason", "change_count", "dataset_count", "written")
     about = (
@@ -211,7 +211,7 @@ class RulesVersionAdmin(ReadOnlyAdmin):
 
 @admin.register(RuleChange)
 class RuleChangeAdmin(ReadOnlyAdmin):
-    """What happened to single datasets."""
+    """Changes of single datasets' rules."""
 
     list_display = ("dataset_cell", "at", "before_cell", "after_cell", "reason")
     list_filter = (TenantNameFilter, DatasetFilter)
@@ -251,7 +251,7 @@ class RuleChangeAdmin(ReadOnlyAdmin):
 
 
 def _shards_text(rule: dict[str, Any] | None) -> str:
-    """Return a rule in few words."""
+    """Return the shards of a rule as text."""
     if rule is None:
         return "no rule"
     if rule["shards"]:
@@ -261,13 +261,13 @@ def _shards_text(rule: dict[str, Any] | None) -> str:
 
 
 class DecidedAdmin(OrderedAdmin):
-    """Rows that operators decide, with their history."""
+    """Rows that operators set, with their history."""
 
     subject = ""
     values: Any = None
 
     def history(self, row: Any) -> Table:
-        """Return who decided what."""
+        """Return who made which change."""
         dataset = getattr(row, "dataset", "")
         changes = PlacementChange.objects.filter(subject=self.subject, tenant=row.tenant, dataset=dataset)
         return Table(
@@ -286,7 +286,7 @@ class DecidedAdmin(OrderedAdmin):
 
 @admin.register(PlacementLimit)
 class PlacementLimitAdmin(DecidedAdmin):
-    """How tenants' datasets are placed."""
+    """Placement limits of tenants."""
 
     list_display = ("__str__", "set_cell")
     about = (
@@ -310,7 +310,7 @@ class PlacementLimitAdmin(DecidedAdmin):
 
 @admin.register(PlacementOverride)
 class PlacementOverrideAdmin(DecidedAdmin):
-    """What is decided for single datasets."""
+    """Overrides of single datasets."""
 
     list_display = ("dataset_cell", "set_cell")
     list_filter = (TenantNameFilter, DatasetFilter)
@@ -338,7 +338,7 @@ class PlacementOverrideAdmin(DecidedAdmin):
 
 @admin.register(PlacementChange)
 class PlacementChangeAdmin(ReadOnlyAdmin):
-    """Every decision of operators about placement."""
+    """Operators' changes of placement, newest first."""
 
     list_display = ("__str__", "at", "actor", "before_cell", "after_cell", "why")
     list_filter = (TenantNameFilter, DatasetFilter)

@@ -1,4 +1,4 @@
-"""This app owns the fleet of segment writers and what decides which shard a profile belongs to."""
+"""The app of the segment writers and of the rules that map profiles to shards."""
 
 from django.apps import AppConfig
 

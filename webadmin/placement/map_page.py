@@ -41,7 +41,7 @@ PICTURE_WIDTHS = {"ring": 460, "heat": 520}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementNow:
-    """What the page shows, read once."""
+    """The data of the page, read once."""
 
     ring: Ring
     rules: PlacementRules
@@ -64,7 +64,7 @@ def read_now() -> PlacementNow:
 
 @admin.site.admin_view
 def placement_page(request: HttpRequest) -> HttpResponse:
-    """Show how datasets are placed; ``tenant`` and ``dataset`` choose one, ``ask`` asks what would move."""
+    """Render how datasets are placed; ``tenant`` and ``dataset`` select one, ``ask`` predicts what would move."""
     now = read_now()
     heaviest = sorted(now.statistics.datasets, key=lambda one: (-one.usage(), one.tenant, one.dataset))
     chosen = _chosen(request, heaviest)
@@ -87,7 +87,7 @@ def placement_page(request: HttpRequest) -> HttpResponse:
 
 
 def _chosen(request: HttpRequest, heaviest: Sequence[DatasetStatistics]) -> DatasetKey | None:
-    """Return the dataset that is asked for, else the one that writes most."""
+    """Return the dataset in the request, otherwise the one that writes most."""
     tenant = request.GET.get("tenant", "").strip()
     if tenant and may_see(tenant):
         return (tenant, request.GET.get("dataset", "").strip())
@@ -213,7 +213,7 @@ def _address(found: DatasetStatistics) -> str:
 
 
 def _answer(asked: dict[str, str]) -> tuple[list[Section], list[Notice]]:
-    """Return what would move, or why that cannot be said."""
+    """Return what would move, or why that cannot be computed."""
     if confined_tenants() is not None:
         text = "What a change of the fleet moves is about all tenants: ask an operator who may see them."
         return [], [Notice(tone="warn", text=text)]

@@ -1,4 +1,4 @@
-"""Segment writers, and the ledger that says which of them hosts each shard.
+"""Segment writers, and the assignment of shards to them.
 
 Times are milliseconds of the database's clock.
 """
@@ -17,11 +17,11 @@ ADDRESS_MAX = 250
 
 
 class Instance(models.Model):
-    """A segment writer that is there, or was. ``left_at_ms`` is set when it has gone or was silent for too long."""
+    """A segment writer, present or past. ``left_at_ms`` is set when it has left or was silent for too long."""
 
     class State(models.TextChoices):
-        ACTIVE = "active", "active"  # takes profiles
-        LEAVING = "leaving", "leaving"  # flushes and goes
+        ACTIVE = "active", "active"  # accepts profiles
+        LEAVING = "leaving", "leaving"  # flushes, then exits
 
     name = ByteOrderedField(max_length=NAME_MAX)
     zone = ByteOrderedField(max_length=ZONE_MAX, blank=True)
@@ -40,7 +40,7 @@ class Instance(models.Model):
             models.CheckConstraint(condition=~models.Q(name=""), name="placement_instance_has_a_name"),
         ]
         indexes = [
-            # "Who is there?" (every heartbeat)
+            # "Which instances are present?" (every heartbeat)
             models.Index(fields=["name"], condition=models.Q(left_at_ms=None), name="placement_instance_present"),
         ]
         ordering = ["name"]
@@ -50,12 +50,12 @@ class Instance(models.Model):
 
 
 class RingHead(models.Model):
-    """The one row that holds the ring in force; who changes the ring holds it. ``document`` is the encoded ring."""
+    """The single row with the ring in force, locked by changes of the ring. ``document`` is the encoded ring."""
 
     version = models.BigIntegerField(default=0)
     document = models.BinaryField(default=bytes)
     changed_at_ms = models.BigIntegerField(default=0)
-    # Set by an operator who expects a larger fleet: a growth later would move most series once.
+    # Set by an operator who expects a larger fleet: growing later would move most series once.
     shards_wished = models.PositiveIntegerField(null=True, blank=True)
 
     class Meta:
@@ -85,7 +85,7 @@ class RingChange(models.Model):
 
 
 class Slot(models.Model):
-    """The ledger: who hosts a shard, for the whole fleet (zone "") and for each zone, and since when."""
+    """The instance that hosts a shard, for the whole fleet (zone "") and for each zone, and since when."""
 
     zone = ByteOrderedField(max_length=ZONE_MAX, blank=True)
     shard = models.PositiveIntegerField()

@@ -1,11 +1,11 @@
-"""Reads from the command log which segments entered the index: what usage is counted from.
+"""Read from the command log which segments entered the index: the source of usage statistics.
 
-The log has every segment, whoever registered it (a writer, or the recovery of a dead letter), and keeps it while no
-control worker runs; so nothing is added to the transaction of a writer, and nothing is lost when another takes over.
+The log contains every segment, registered by a writer or by the recovery of a dead letter, and keeps it while
+no control worker runs; so the transactions of writers stay unchanged, and a takeover loses nothing.
 
-1. Entries are numbered before they are committed, so a number may appear late. Missing ones are looked for again until
+1. Entries are numbered before they are committed, so a number may appear late. Missing ones are searched again until
    they are older than any transaction.
-2. Imports are no load: what they bring was written by somebody else, some time ago.
+2. Imports are not load: their data was written by another system, some time ago.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from webadmin.schedule.models import Command
 log = logging.getLogger(__name__)
 
 COMMANDS_MAX = 4_000
-"""Entries per round; a round that is behind goes on at the next."""
+"""Entries per round; a round that is behind continues at the next."""
 FIRST_COMMANDS = 2_000
-"""How far back the first round looks: what was written before has no weight any more."""
+"""How far back the first round reads: older data has no weight any more."""
 COMMANDS_PER_STEP = 200
 NAMES_PER_QUERY = 500
 GAP_KEPT_MS = 10 * 60_000
@@ -34,7 +34,7 @@ GAPS_MAX = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPlace:
-    """How far the log was read; ``gaps`` are numbers that were missing, with when that was noticed (ms)."""
+    """The position in the log; ``gaps`` are missing numbers, with when they were noticed (ms)."""
 
     read_index: int = 0
     gaps: dict[str, int] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class NewSegment:
 
 
 def entries_to_read(place: LogPlace, now_ms: int) -> tuple[list[int], LogPlace]:
-    """Return the numbers of the entries that are new, and the place behind them."""
+    """Return the numbers of new entries, and the position behind them."""
     gaps = {int(index): missed_ms for index, missed_ms in place.gaps.items() if now_ms - missed_ms < GAP_KEPT_MS}
     late = list(Command.objects.filter(index__in=list(gaps)).values_list("index", flat=True)) if gaps else []
     start = place.read_index or _first_index()
@@ -73,7 +73,7 @@ def _first_index() -> int:
 
 
 def segments_of(indexes: list[int]) -> Iterator[NewSegment]:
-    """Yield the segments that these entries registered, few at a time."""
+    """Yield the segments that these entries registered, in small batches."""
     for start in range(0, len(indexes), COMMANDS_PER_STEP):
         adding = Command.objects.filter(index__in=indexes[start : start + COMMANDS_PER_STEP])
         entries = adding.filter(kind=Command.Kind.ADD_BLOCKS).order_by("index")
@@ -96,7 +96,7 @@ def _read(added: dict[tuple[int, str], int]) -> Iterator[NewSegment]:
                 continue
             try:
                 meta = decode_metadata(bytes(metadata))
-            except BadObject as error:  # one damaged row must not end placement for everybody
+            except BadObject as error:  # one damaged row must not stop placement for all
                 log.warning("segment_not_counted block=%s error=%s", ulid, error)
                 continue
             yield NewSegment(at_ms=added[shard, ulid], meta=meta)

@@ -1,4 +1,4 @@
-"""What operators decided about placement, as the engine takes it: rows become limits and overrides."""
+"""Operators' settings of placement as the engine takes them: rows become limits and overrides."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def operator_settings() -> PlacementSettings:
 
 
 def settings_of(limits: Iterable[PlacementLimit], overrides: Iterable[PlacementOverride]) -> PlacementSettings:
-    """Return these rows as the engine takes them; a tenant's own numbers stand over everybody's."""
+    """Return these rows as the engine takes them; a tenant's own numbers override those of everybody."""
     own = {row.tenant: limit_values(row) for row in limits}
     default = limits_with(DEFAULT_LIMITS, own.pop(EVERYBODY, {}))
     return PlacementSettings(
@@ -32,17 +32,17 @@ def settings_of(limits: Iterable[PlacementLimit], overrides: Iterable[PlacementO
 
 
 def key_of(row: PlacementOverride) -> DatasetKey:
-    """Return the dataset that an override is for."""
+    """Return the dataset of an override."""
     return (row.tenant, row.dataset)
 
 
 def limit_values(row: PlacementLimit) -> dict[str, Any]:
-    """Return the numbers that a row sets itself."""
+    """Return the numbers that a row itself sets."""
     return {name: getattr(row, name) for name in LIMIT_NAMES if getattr(row, name) is not None}
 
 
 def limits_with(limits: TenantLimits, values: dict[str, Any]) -> TenantLimits:
-    """Return limits with these numbers put in their place."""
+    """Return limits in which these numbers are replaced."""
     given = dict(values)
     if "load_balancing" in given:
         given["load_balancing"] = LoadBalancing(given["load_balancing"])
@@ -50,7 +50,7 @@ def limits_with(limits: TenantLimits, values: dict[str, Any]) -> TenantLimits:
 
 
 def override_values(row: PlacementOverride) -> dict[str, Any]:
-    """Return what a row decides; what it leaves to the load is not in it."""
+    """Return the values that a row sets; those that follow the load are omitted."""
     found = {name: getattr(row, name) for name in OVERRIDE_NAMES if getattr(row, name) is not None}
     if not row.shards:
         del found["shards"]

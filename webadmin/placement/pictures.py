@@ -1,6 +1,7 @@
 """Ring, subrings and load of the shards as SVG. Pure: a ring and numbers in, text out.
 
-Text takes the page's colour, so both themes can read it. A ring of very many shards is drawn in pieces of several.
+Text has the page's colour, so that it is readable in both themes. A ring of very many shards is drawn in pieces of
+several.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LEGEND_MAX = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """A dataset's subrings, to be drawn inside the ring; ``pinned`` positions stand in place of the dataset's."""
+    """A dataset's subrings, to be drawn inside the ring; ``pinned`` positions replace the dataset's."""
 
     tenant: Subring
     dataset: Subring
@@ -39,7 +40,7 @@ def colour_of(number: int) -> str:
 
 
 def ring_picture(ring: Ring, stretch: Stretch | None = None) -> str:
-    """Return the ring: who hosts which shard, and inside it where a tenant and one of its datasets lie."""
+    """Return the picture of the ring: the host of each shard, and inside it the subrings of a tenant and a dataset."""
     owners = ring.tables.get("", ())
     colours = {instance.id: colour_of(number) for number, instance in enumerate(ring.instances)}
     parts = [
@@ -60,7 +61,7 @@ def ring_picture(ring: Ring, stretch: Stretch | None = None) -> str:
 
 
 def ring_legend(ring: Ring, stretch: Stretch | None = None) -> list[tuple[str, str]]:
-    """Return what the colours of the ring's picture mean; of a large fleet the first instances."""
+    """Return the legend of the ring's picture; of a large fleet only the first instances."""
     legend = [(instance.id, colour_of(number)) for number, instance in enumerate(ring.instances[:LEGEND_MAX])]
     if len(ring.instances) > LEGEND_MAX:
         legend.append((f"and {len(ring.instances) - LEGEND_MAX} more instances", "transparent"))
@@ -70,7 +71,7 @@ def ring_legend(ring: Ring, stretch: Stretch | None = None) -> list[tuple[str, s
 
 
 def heat_picture(ring: Ring, loads: Mapping[int, int]) -> str:
-    """Return a cell per shard, the darker the more it writes; ``loads`` are bytes/s by shard (from 1)."""
+    """Return a heat map with a cell per shard, darker for more writes; ``loads`` are bytes/s by shard (from 1)."""
     owners = ring.tables.get("", ())
     cells = [(first, last, sum(loads.get(p + 1, 0) for p in range(first, last))) for first, last in pieces(ring.shards)]
     top = max((load for _, _, load in cells), default=0) or 1
@@ -117,7 +118,7 @@ def _position(ring: str, position: int, shards: int, colour: str) -> str:
 
 def _arc(ring: str, first: int, last: int, shards: int, colour: str, title: str) -> str:
     inner, outer = RINGS[ring]
-    if last - first >= shards:  # an arc from a point to itself is nothing
+    if last - first >= shards:  # an arc from a point to itself is empty
         middle = (inner + outer) / 2
         circle = f'<circle cx="{CENTRE}" cy="{CENTRE}" r="{middle}" fill="none" stroke="{colour}"'
         return f'{circle} stroke-width="{outer - inner}"><title>{escape(title)}</title></circle>'

@@ -214,7 +214,7 @@ def _fleet_change(fields: Fields) -> FleetChange:
 
 
 def _numbers(fields: Fields) -> dict[str, Any] | None:
-    """Read limits; null takes a tenant's own back."""
+    """Read limits; null removes a tenant's own."""
     if "numbers" not in fields.values:
         raise fields.error("numbers", "numbers to set, or null to take back what was set")
     numbers = fields.optional("numbers")
@@ -240,7 +240,7 @@ def _limit(numbers: Fields, name: str) -> Any:
 
 
 def _override(fields: Fields) -> dict[str, Any] | None:
-    """Read an override; null takes it back."""
+    """Read an override; null removes it."""
     if "override" not in fields.values:
         raise fields.error("override", "what to decide, or null to take it back")
     given = fields.optional("override")

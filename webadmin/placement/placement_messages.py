@@ -1,4 +1,4 @@
-"""Placement's requests and answers as the OpenAPI page shows them; ``placement_api`` is what checks them."""
+"""Placement's requests and answers in the OpenAPI schema; ``placement_api`` validates them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The orders that operators give in the admin about placement: forms in front of the services."""
+"""The actions of operators on placement in the admin: forms for the services."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PIN_TEXT_MAX = 4_000
 
 
 class LimitForm(OrderForm):
-    """Placement limits; those left empty keep their value."""
+    """Placement limits; empty fields keep their value."""
 
     tenant_shards = number_field("Tenant's shards", "At most so many for all datasets; 0: all.", low=0, high=SHARDS_MAX)
     default_dataset_shards = number_field(
@@ -58,13 +58,13 @@ class LimitForm(OrderForm):
 
 
 class TenantLimitForm(LimitForm):
-    """The same, with whose they are."""
+    """Placement limits of a tenant, with its name."""
 
     tenant = text_field("Tenant", "Empty: everybody without numbers of their own.", TENANT_NAME_MAX)
 
 
 class OverrideForm(OrderForm):
-    """What is decided for a dataset; what is left empty keeps its value."""
+    """The placement of a dataset; empty fields keep their value."""
 
     shards = text_field("Pin to shards", "Numbers from 1, with commas. Nothing else decides then.", PIN_TEXT_MAX)
     dataset_shards = number_field("Shards", "Instead of what its load asks for.", low=0, high=SHARDS_MAX)
@@ -74,14 +74,14 @@ class OverrideForm(OrderForm):
 
 
 class NewOverrideForm(OverrideForm):
-    """The same, with the dataset."""
+    """The placement of a dataset, with its name."""
 
     tenant = text_field("Tenant", "", TENANT_NAME_MAX, required=True)
     dataset = text_field("Dataset", "The service's name.", DATASET_NAME_MAX)
 
 
 class RingSizeForm(OrderForm):
-    """How many shards."""
+    """The form of the number of shards."""
 
     shards = number_field(
         "Shards at least", "Most series move once, now, instead of later.", low=1, high=SHARDS_MAX, required=True
@@ -90,12 +90,12 @@ class RingSizeForm(OrderForm):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementAnswers:
-    """Decisions as the order's page shows them: what changes, and of a dry run what would move."""
+    """Decisions on the action's page: the changes, and for a dry run what would move."""
 
     decisions: Sequence[Decision]
 
     def to_json(self) -> dict[str, Any]:
-        """Return what was decided where."""
+        """Return the changes by tenant and dataset."""
         if not any(decision.is_dry_run for decision in self.decisions):
             return {"changed": [_place(one) for one in self.decisions if one.before != one.after]}
         values = [row for one in self.decisions for row in _values(one)]
@@ -109,13 +109,13 @@ class PlacementAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetAnswer:
-    """What an order about the fleet did, or would move."""
+    """The outcome of an action on the fleet, or what it would move."""
 
     foresight: Foresight | None = None
     changed: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return one or the other."""
+        """Return the outcome or the prediction."""
         return self.foresight.to_json() if self.foresight is not None else {"changed": list(self.changed)}
 
 
@@ -229,7 +229,7 @@ def _words(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _nothing(values: Values) -> None:
-    """Take back what was set."""
+    """Return None, which removes the value that was set."""
 
 
 LIMIT_ORDERS = (

@@ -1,4 +1,4 @@
-"""Tells two versions of the rules apart, dataset by dataset, and says why each differs. Pure."""
+"""Compare two versions of the rules by dataset, with the reason of each difference. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RuleDifference:
 def differences(
     before: PlacementRules, after: PlacementRules, statistics: PlacementStatistics, settings: PlacementSettings
 ) -> list[RuleDifference]:
-    """Return what the later rules decide otherwise, by tenant and dataset."""
+    """Return the differences of the later rules, sorted by tenant and dataset."""
     usages = {(found.tenant, found.dataset): found for found in statistics.datasets}
     changed = []
     for key in sorted({*before.datasets, *after.datasets}):
@@ -37,7 +37,7 @@ def differences(
 
 
 def rule_json(rule: DatasetRule | None) -> dict[str, Any] | None:
-    """Return what a rule decides; when it was looked at last is no part of that."""
+    """Return the contents of a rule, without the time of its last evaluation."""
     if rule is None:
         return None
     return {

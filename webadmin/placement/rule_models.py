@@ -1,4 +1,4 @@
-"""What placement decided and what operators decided: the rules in force, their history, limits and overrides.
+"""The results and settings of placement: the rules in force, their history, limits and overrides.
 
 Times are milliseconds of the database's clock.
 """
@@ -16,10 +16,10 @@ WHY_MAX = 500
 
 
 class RulesHead(models.Model):
-    """The one row that holds the rules in force and what the next ones are built from.
+    """The single row with the rules in force and the state from which the next ones are built.
 
-    ``document``, ``statistics`` and ``state`` are encoded by ``engine.placement``. ``round`` grows by one with every
-    change of this row: of two builders that started from the same round, one finds that it was too late.
+    ``document``, ``statistics`` and ``state`` are encoded by ``engine.placement``. ``round`` is incremented with every
+    change of this row: of two builders that started from the same round, the later one detects the conflict.
     """
 
     round = models.BigIntegerField(default=0)
@@ -27,13 +27,13 @@ class RulesHead(models.Model):
     document = models.BinaryField(default=bytes)
     statistics = models.BinaryField(default=bytes)
     state = models.BinaryField(default=bytes)
-    # Building began then: rules are published once the confidence period is over.
+    # When building began: rules are published once the confidence period is over.
     started_at_ms = models.BigIntegerField(default=0)
     built_at_ms = models.BigIntegerField(default=0)
-    # How far the command log was read for new segments, and which numbers below that were not there yet.
+    # The position in the command log for new segments, and the missing numbers below it.
     read_index = models.BigIntegerField(default=0)
     gaps = models.JSONField(default=dict)
-    # Usage is fed in order of time: what comes late counts from here.
+    # Usage is added in order of time: late segments count from here.
     fed_until_ms = models.BigIntegerField(default=0)
 
     class Meta:
@@ -45,7 +45,7 @@ class RulesHead(models.Model):
 
 
 class RulesVersion(models.Model):
-    """A version of the rules that said something else than the one before it, and why."""
+    """A version of the rules that differs from the previous one, and why."""
 
     version = models.BigIntegerField()
     at_ms = models.BigIntegerField()
@@ -89,7 +89,7 @@ class RuleChange(models.Model):
 
 
 class PlacementLimit(models.Model):
-    """How datasets of a tenant are placed, or of everybody (tenant ""); null is as everybody's, or built in."""
+    """Placement limits of a tenant, or of everybody (tenant ""); null means everybody's value, or the built-in one."""
 
     tenant = ByteOrderedField(max_length=TENANT_NAME_MAX, blank=True)
     tenant_shards = models.PositiveIntegerField(null=True, blank=True)
@@ -113,7 +113,7 @@ class PlacementLimit(models.Model):
 
 
 class PlacementOverride(models.Model):
-    """What an operator decided for one dataset; null leaves it to the load, ``shards`` pins it to these."""
+    """An operator's settings for one dataset; null means by load, ``shards`` pins it to these."""
 
     tenant = ByteOrderedField(max_length=TENANT_NAME_MAX)
     dataset = ByteOrderedField(max_length=DATASET_NAME_MAX, blank=True)
@@ -136,7 +136,7 @@ class PlacementOverride(models.Model):
 
 
 class PlacementChange(models.Model):
-    """An operator's decision as it was made: the history of limits and overrides."""
+    """An operator's change as it was made: the history of limits and overrides."""
 
     class Subject(models.TextChoices):
         LIMITS = "limits", "limits"

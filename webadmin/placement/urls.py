@@ -1,4 +1,4 @@
-"""The addresses of placement's orders and questions."""
+"""URLs of the API of placement."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How fast the schedule moves, counted from its log, and what operators conclude from that."""
+"""Rates of the schedule, counted from its log, and recommendations derived from them."""

@@ -1,4 +1,4 @@
-"""Parked jobs in the admin: every job that is out of the schedule, why, and what to do with it."""
+"""Parked jobs in the admin: every job that is not on the schedule, why, and the actions on it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KIND_TONES = {ParkedKind.EVICTED: "bad", ParkedKind.DEFERRED: "quiet", ParkedKin
 
 
 class KindFilter(admin.SimpleListFilter):
-    """Jobs parked for one cause."""
+    """Jobs parked for one reason."""
 
     title = "cause"
     parameter_name = "kind"

@@ -1,4 +1,4 @@
-"""Reads the present load and asks the engine what it needs."""
+"""Read the present load and compute the capacity it needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECENT_JOBS = 200
 
 
 def advice_now(*, window_seconds: int, clear_seconds: int, slots_per_node: int) -> Advice:
-    """Return what keeps up with the arrivals of the last ``window_seconds`` and clears the backlog in time."""
+    """Return the capacity for the arrivals of the last ``window_seconds`` and the backlog in ``clear_seconds``."""
     report = progress_report(window_seconds=window_seconds, with_lanes=False)
     flow, limits = report.everything.flow, limits_now(read_time().now_ms)
     load = Load(
@@ -36,18 +36,18 @@ def advice_now(*, window_seconds: int, clear_seconds: int, slots_per_node: int) 
 
 
 def advice_json(advice: Advice) -> dict[str, Any]:
-    """Return the advice as the command shows it."""
+    """Return the JSON form of the advice."""
     return asdict(advice) | {"notes": list(advice.notes)}
 
 
 def _largest_job() -> int:
-    """Return the most source bytes of a recent job, or what a policy allows."""
+    """Return the largest number of source bytes of a recent job, otherwise the maximum that policies allow."""
     recent = Job.objects.order_by("-id").values_list("source_bytes", flat=True)[:RECENT_JOBS]
     allowed = LevelPolicy.objects.aggregate(most=Max("bytes_max"))["most"]
     return max([*recent, int(allowed or 0)], default=0)
 
 
 def _slots_now() -> int:
-    """Return the slots of the workers that poll: those they offer and those they use."""
+    """Return the slots of the workers that poll, free and in use."""
     facts = read_standstill()
     return facts.offered_capacity + facts.leased_jobs

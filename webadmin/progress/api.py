@@ -1,4 +1,4 @@
-"""Explain and progress over HTTP, for credentials that may read or operate."""
+"""Explanations and progress over HTTP, for credentials that may read or operate."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ERRORS = dict.fromkeys((400, 401, 403, 404), ErrorSerializer)
 
 
 class MayRead(BasePermission):
-    """The caller may look at the schedule of all tenants."""
+    """The caller may read the schedule of all tenants."""
 
     message = f"the credential lacks the scope {SCOPE_READ}"
     code = "scope_missing"

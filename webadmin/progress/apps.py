@@ -1,4 +1,4 @@
-"""The progress app owns the counts of what arrived and what was done, rolled up from the command log."""
+"""The app of counts of arrivals and completions, aggregated from the command log."""
 
 from __future__ import annotations
 

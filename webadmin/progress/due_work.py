@@ -1,7 +1,7 @@
-"""Which work could be done now: what a standstill is measured by, and a backlog counted in.
+"""Due work: the measure of a standstill and of a backlog.
 
-Due are the blocks of ready queues, and the jobs that wait or whose lease is over, unless an operator holds them still.
-Times are command time; what the clock of an idle schedule holds back is not due earlier for that.
+Due are the blocks of ready queues, and the jobs that wait or whose lease has expired, unless they are paused. Times are
+command time; while the schedule is idle and command time is held back, nothing becomes due.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from webadmin.schedule.pauses import paused_scopes
 
 
 def is_work_due() -> bool:
-    """Say whether a worker with free capacity would have something to do or is doing it."""
+    """Return whether a worker with free capacity would have work or has it already."""
     now_ms = read_time().now_ms
     paused = paused_scopes(now_ms)
     return due_jobs(paused).exists() or due_queues(now_ms, paused).exists()
 
 
 def due_queues(now_ms: int, paused: Sequence[PausedScope]) -> QuerySet[LevelQueue]:
-    """Return the queues of which jobs could be made now."""
+    """Return the queues from which jobs could be planned now."""
     ready = LevelQueue.objects.filter(block_count__gt=0, ready_at_ms__lte=now_ms)
     return ready.exclude(covered_by(paused)) if paused else ready
 
 
 def due_jobs(paused: Sequence[PausedScope]) -> QuerySet[Job]:
-    """Return the jobs that wait or are held: each is to be completed some time."""
+    """Return the waiting and leased jobs, all of which have to be completed."""
     waiting = Q(state=JobState.WAITING)
     if paused:
         waiting &= ~held_jobs(paused)
@@ -41,7 +41,7 @@ def due_jobs(paused: Sequence[PausedScope]) -> QuerySet[Job]:
 
 
 def held_jobs(paused: Sequence[PausedScope]) -> Q:
-    """Return the condition that a job that nobody runs is held by one of these pauses: draining assigns what waits."""
+    """Return the condition that a pause holds a job without a worker; draining does not hold waiting jobs."""
     waits = Q(state__in=[JobState.WAITING, JobState.BLOCKED])
     return waits & covered_by([scope for scope in paused if scope.mode is PauseMode.PAUSE])
 

@@ -1,4 +1,4 @@
-"""What health, metrics and advice rest on beside the progress report: workers, counting, pauses, broken builds."""
+"""Facts for health, metrics and advice besides the progress report: workers, counting, pauses, broken builds."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from webadmin.schedule.register import failing_jobs
 from webadmin.schedule.services.guard_deletions import log_behind
 
 CAPPED_MAX = 50
-"""Tenants with due work whose caps are looked at."""
+"""Tenants with due work whose caps are checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standstill:
-    """All that decides whether the schedule moves and, if not, why. Times are milliseconds that have passed.
+    """The facts that decide whether the schedule makes progress and, if not, why. Times are elapsed milliseconds.
 
     ``paused_blocks`` are due and held by pauses, in ``paused_queues`` and ``paused_jobs``; ``parked_blocks`` are the
-    sources of parked jobs; ``troubles`` are what lanes say stands still. ``isolation_stop`` is why quarantine is
-    stopped, "" if it is not. ``pinned_jobs`` wait for who does not poll, ``capped`` are the caps that hold due work, in
-    words. ``log_behind`` is why nothing is deleted because the database went back in time, ``unsafe_database`` why no
-    push is acknowledged, "" if neither is so.
+    sources of parked jobs; ``troubles`` are what lanes report as blocked. ``isolation_stop`` is why quarantine is
+    stopped, "" if it is not. ``pinned_jobs`` are pinned to workers that do not poll, ``capped`` are the caps that hold
+    due work, as text. ``log_behind`` is why nothing is deleted because the database was restored to an earlier time,
+    ``unsafe_database`` why no push is acknowledged; "" otherwise.
     """
 
     due_queues: int
@@ -71,23 +71,23 @@ class Standstill:
 
     @property
     def is_merging_broken(self) -> bool:
-        """Whether a build fails too many recent jobs with one error class; ``broken_builds`` say which and how."""
+        """Whether a build fails too many recent jobs with one error class; ``broken_builds`` name them."""
         return bool(self.broken_builds)
 
     @property
     def is_work_due(self) -> bool:
-        """Whether a worker with free capacity would have something to do, or is doing it."""
+        """Whether a worker with free capacity would have work, or has it already."""
         return bool(self.due_queues or self.due_jobs)
 
 
 def counted_ms_ago(clock_ms: int) -> int | None:
-    """Return how long ago progress was last counted, None if never."""
+    """Return how long ago progress was last counted, milliseconds; None if never."""
     mark = CountingMark.objects.filter(id=1).first()
     return None if mark is None else max(0, clock_ms - mark.counted_at_ms)
 
 
 def read_standstill() -> Standstill:
-    """Read it: a fixed number of queries over kept sums."""
+    """Read the facts with a fixed number of queries over stored sums."""
     time = read_time()
     now_ms, clock_ms = time.now_ms, dialect.clock_ms()
     paused = paused_scopes(now_ms)

@@ -1,7 +1,7 @@
-"""Says why nothing happens, or that all is well: blockers by name, the one that matters most first. Pure.
+"""Determine why the schedule makes no progress: blockers by name, the most important first. Pure.
 
-Unhealthy is only what somebody should look at now: work is due, nothing was completed for too long, and no operator
-wants it so. A pause is an operator's wish: it is named, and it is no illness.
+Unhealthy means that an operator has to act now: work is due, nothing was completed for too long, and no operator
+intends that. A pause is intended: it is listed, but does not make the schedule unhealthy.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from engine.schedule.progress import count_words, seconds_text
 from webadmin.progress.facts import Standstill
 
 COUNTING_LATE_MS = 3 * 60_000
-"""Counting runs every 15 seconds: if it is away so long, beat or control is not running."""
+"""Counting runs every 15 seconds: if it is this late, beat or control is not running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """One reason why work does not go on, and what ends it. ``code`` is stable. ``is_for_due_work`` is False for what
-    stands still by itself while other work goes on."""
+    """One reason why work makes no progress, and its remedy.
+
+    ``code`` is stable. ``is_for_due_work`` is False for what is blocked on its own while other work continues.
+    """
 
     code: str
     text: str
@@ -30,7 +32,7 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """Whether the schedule moves. ``blockers`` are named even while it is healthy."""
+    """Whether the schedule makes progress. ``blockers`` are listed even while it is healthy."""
 
     is_healthy: bool
     summary: str
@@ -38,7 +40,7 @@ class Health:
     paused: Sequence[str]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as the progress check shows it; names are in it unless the facts were ``without_names``."""
+        """Return the JSON form for the progress check; it contains names unless the facts were ``without_names``."""
         return {
             "status": "ok" if self.is_healthy else "stalled",
             "summary": self.summary,
@@ -49,7 +51,7 @@ class Health:
 
 
 def without_names(facts: Standstill) -> Standstill:
-    """Return the facts with counts in place of the names of tenants and jobs, for the progress check."""
+    """Return the facts with counts instead of the names of tenants and jobs, for the progress check."""
     named = ("tenant", "job")
     paused = [f"a {text.split()[0]}" if text.startswith(named) else text for text in facts.paused]
     reached = "cap is reached" if len(facts.capped) == 1 else "caps are reached"
@@ -62,7 +64,7 @@ def without_names(facts: Standstill) -> Standstill:
 
 
 def judge(facts: Standstill, *, stalled_after_seconds: int) -> Health:
-    """Say whether the schedule moves, and what holds it if not."""
+    """Return whether the schedule makes progress, and its blockers."""
     blockers = (*_blockers(facts), *_counting(facts), *_set_aside(facts))
     is_counting = facts.counted_ms_ago is not None and facts.counted_ms_ago <= COUNTING_LATE_MS
     is_stalled = facts.is_work_due and facts.stalled_ms is not None and facts.stalled_ms > stalled_after_seconds * 1000
@@ -74,7 +76,7 @@ def judge(facts: Standstill, *, stalled_after_seconds: int) -> Health:
 
 
 def counting_late(counted_ms_ago: int | None) -> str:
-    """Return in words that progress was not counted for too long, "" if it was."""
+    """Return, as text, that progress was not counted for too long; "" if it was."""
     if counted_ms_ago is None:
         return "progress was never counted"
     if counted_ms_ago > COUNTING_LATE_MS:
@@ -147,7 +149,7 @@ def _blockers(facts: Standstill) -> Iterator[Blocker]:
 
 
 def _set_aside(facts: Standstill) -> Iterator[Blocker]:
-    """Name what stands still by itself, whatever else goes on."""
+    """Yield the blockers of what is blocked on its own, independent of other work."""
     if facts.parked_jobs:
         keep = "it keeps" if facts.parked_jobs == 1 else "they keep"
         yield Blocker(

@@ -1,7 +1,6 @@
-"""Turns entries of the command log into counts. What is added here was written by the command that did it.
+"""Convert entries of the command log into counts.
 
-Completed jobs are read by name and token: their row says what went in, how long the run took and
-what came out.
+Completed jobs are read by name and token: their row has the sources, the duration and the results.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from webadmin.schedule.models import Command, Job
 MINUTE_MS = 60_000
 ADDING = (Command.Kind.ADD_BLOCKS, Command.Kind.IMPORT_BLOCKS)
 DROPPING = ("retention", "drop_deleted", "repair_index")
-"""Orders that take blocks out of the index unmerged."""
+"""Actions that remove blocks from the index unmerged."""
 LET_GO = "let go"
-"""Stands for the lane in the flows of dropped blocks: they left a backlog, and no run did it."""
+"""Stands for the lane in the flows of dropped blocks: they left a backlog without a job."""
 
 FlowKey = tuple[int, str, str, int, int]
 """Minute, lane, tenant, shard, level."""
@@ -37,21 +36,21 @@ TotalKey = tuple[str, int, str]
 
 @dataclass(slots=True)
 class LogCounts:
-    """Sums of some entries of the log."""
+    """Sums over some entries of the log."""
 
     flows: defaultdict[FlowKey, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     totals: Counter[TotalKey] = field(default_factory=Counter)
     last_completed_ms: int | None = None
 
     def arrive(self, minute_ms: int, block: dict[str, Any], size: int) -> None:
-        """Count a block that came into the index, unless nothing is left to do with it."""
+        """Count a block that was added to the index, unless it is final."""
         tenant, shard, level = str(block["tenant"]), int(block["shard"]), int(block["level"])
         if level < COMPACTION_LEVEL_MAX:
             self.flows[minute_ms, LANE, tenant, shard, level].update(arrived_blocks=1, arrived_bytes=size)
         self.totals[LANE, level, "blocks_added"] += 1
 
     def drop(self, minute_ms: int, block: Block) -> None:
-        """Count a block that left the index unmerged, if it was part of a backlog."""
+        """Count a block that was removed from the index unmerged, if it was part of a backlog."""
         self.totals[LANE, block.level, "blocks_dropped"] += 1
         is_parked = block.owner_job is not None and block.owner_job.state == JobState.PARKED
         if block.level < COMPACTION_LEVEL_MAX and not is_parked:
@@ -61,21 +60,21 @@ class LogCounts:
             )
 
     def happened(self, job: JobPlace | None, what: str, count: int = 1) -> None:
-        """Count something about a job, if it is known which level it is of."""
+        """Count an event of a job, if its level is known."""
         if job is not None:
             self.totals[job.lane, job.level, what] += count
 
 
 @dataclass(frozen=True, slots=True)
 class JobPlace:
-    """Where a job that a command names belongs."""
+    """The place of a job that a command names."""
 
     lane: str
     level: int
 
 
 def count_commands(commands: Iterable[Command]) -> LogCounts:
-    """Count what these entries of the log say."""
+    """Count the events in these entries of the log."""
     commands = list(commands)
     counts, jobs = LogCounts(), _jobs_of(commands)
     for command in commands:
@@ -117,7 +116,7 @@ def _count_plan(
 
 def _count_completion(job: Job, counts: LogCounts, minute_ms: int, wall_ms: int) -> None:
     run_ms = max(0, (job.finished_at_ms or 0) - (job.assigned_at_ms or 0))
-    backlog = _drained(job) if job.level < COMPACTION_LEVEL_MAX else {}  # final blocks wait for nothing
+    backlog = _drained(job) if job.level < COMPACTION_LEVEL_MAX else {}  # final blocks are in no backlog
     for shard, (block_count, byte_count) in backlog.items():
         flow = counts.flows[minute_ms, job.lane, job.tenant, shard, job.level]
         flow.update(drained_blocks=block_count, drained_bytes=byte_count)
@@ -129,7 +128,7 @@ def _count_completion(job: Job, counts: LogCounts, minute_ms: int, wall_ms: int)
     level = job.level if job.rewrites else job.level + 1
     counts.happened(place, "compaction_wait_seconds", _waited_seconds(job, wall_ms))
     for block in (job.result or {}).get("blocks", []):
-        if "key" not in block:  # of another lane, which knows its blocks by itself
+        if "key" not in block:  # a block of another lane, which counts its blocks itself
             counts.totals[job.lane, level, "blocks_added"] += 1
             continue
         try:
@@ -140,7 +139,7 @@ def _count_completion(job: Job, counts: LogCounts, minute_ms: int, wall_ms: int)
 
 
 def _waited_seconds(job: Job, wall_ms: int) -> int:
-    """Return how long ago a job's first source was created: its results have that time in their ids. 0 if unknown."""
+    """Return how long ago a job's first source was created, by the time in the ids of its results; 0 if unknown."""
     for block in (job.result or {}).get("blocks", []):
         try:
             return max(0, wall_ms - ulids.time_ms(parse_block_key(block["key"]).id)) // 1000
@@ -150,18 +149,18 @@ def _waited_seconds(job: Job, wall_ms: int) -> int:
 
 
 def _dropped_by(command: Command) -> Iterable[Block]:
-    """Return the blocks that an order took out of the index."""
+    """Return the blocks that an action removed from the index."""
     changes = command.change_set if isinstance(command.change_set, dict) else {}
     if changes.get("action") not in DROPPING:
         return ()
-    # Entries of earlier builds name, without shards, the blocks that were looked at.
+    # Entries of earlier builds name, without shards, the blocks that were examined.
     names = [ulid for _, ulid in changes["dropped"]] if "dropped" in changes else changes.get("blocks", [])
     rows = Block.objects.filter(ulid__in=names, removed_command_index=command.index)
     return rows.select_related("tenant", "owner_job").defer("metadata", "owner_job__spec", "owner_job__result")
 
 
 def _drained(job: Job) -> dict[int, tuple[int, int]]:
-    """Return how many blocks and bytes left each shard with a completed job; mostly there is one shard."""
+    """Return how many blocks and bytes left each shard with a completed job; usually there is one shard."""
     if not job.moved_sources:
         return {job.shard: (job.source_count, job.source_bytes)}
     replaced = Block.objects.filter(owner_job_id=job.pk, removed_command_index=job.finished_command_index)
@@ -171,7 +170,7 @@ def _drained(job: Job) -> dict[int, tuple[int, int]]:
 
 
 def _split(command: Command) -> tuple[str, int]:
-    """Return the job that an order split, and into how many; "" and 0 for any other order."""
+    """Return the job that an action split, and into how many; "" and 0 for any other action."""
     changes = command.change_set if isinstance(command.change_set, dict) else {}
     names, parts = changes.get("jobs"), changes.get("parts")
     if not isinstance(names, list) or not isinstance(parts, list) or not names:
@@ -180,7 +179,7 @@ def _split(command: Command) -> tuple[str, int]:
 
 
 def _entries(command: Command, part: str, needed: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """Yield the entries of one part of a change set that have what is needed: old formats may lack it."""
+    """Yield the entries of one part of a change set that have the needed fields: old formats may lack them."""
     changes = command.change_set if isinstance(command.change_set, dict) else {}
     for entry in changes.get(part) or []:
         if isinstance(entry, dict) and all(name in entry for name in needed):
@@ -188,7 +187,7 @@ def _entries(command: Command, part: str, needed: tuple[str, ...]) -> Iterator[d
 
 
 def _jobs_of(commands: Iterable[Command]) -> dict[tuple[str, int], Job]:
-    """Return the jobs that the entries complete, assign or return, by name and by the token the entry says."""
+    """Return the jobs that the entries complete, assign or return, by name and by the token in the entry."""
     names = {
         entry["job"]
         for command in commands
@@ -205,7 +204,7 @@ def _jobs_of(commands: Iterable[Command]) -> dict[tuple[str, int], Job]:
             "id"
         ):
             jobs[job.name, job.token] = job
-            jobs[job.name, 0] = job  # whichever row it was, its place is in the name
+            jobs[job.name, 0] = job  # any row of the job: its name determines its place
     return jobs
 
 

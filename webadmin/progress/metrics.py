@@ -1,6 +1,6 @@
-"""What the web process shows at ``/metrics``: kept sums and counts from the database, the same from every web process.
+"""The metrics of the web process at ``/metrics``: sums and counts from the database, the same from every web process.
 
-A scrape costs a fixed number of queries over kept sums and partial indexes, whatever the backlog.
+A scrape costs a fixed number of queries over stored sums and partial indexes, whatever the backlog.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def metrics_text() -> bytes:
 
 
 class _ServiceCollector:
-    """Reads everything once per scrape."""
+    """Reads all metrics once per scrape."""
 
     def collect(self) -> Iterator[Metric]:
         samples = dict(_samples())

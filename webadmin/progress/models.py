@@ -1,7 +1,6 @@
-"""What was counted from the command log: flows by the minute, totals since the beginning, and how far counting is.
+"""Counts from the command log: flows per minute, totals since the beginning, and the position of counting.
 
-Times are unix milliseconds of wall time, as the log has them: rates are what people compare with their clocks, and
-command time may stand still.
+Times are unix milliseconds of wall time, as in the log: rates are compared with wall clocks, and command time may stop.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from webadmin.schedule.models import LANE_MAX, Job, SingleRow
 
 
 class FlowMinute(models.Model):
-    """What arrived in one queue's place and what left it, in one minute. ``tenant`` "" is for segments.
+    """Arrivals and departures of one tenant, shard and level in one minute. ``tenant`` "" is for segments.
 
-    Merges stand under their lane; blocks that were dropped unmerged under ``log_counts.LET_GO``, without runs.
+    Merges are stored under their lane; blocks that were dropped unmerged under ``log_counts.LET_GO``, without runs.
     """
 
     minute_ms = models.BigIntegerField()
@@ -46,7 +45,7 @@ class FlowMinute(models.Model):
 
 
 class FlowTotal(models.Model):
-    """How often something happened on one lane and level since the service counts; numbers only grow."""
+    """The number of events on one lane and level since counting began; it only grows."""
 
     lane = ByteOrderedField(max_length=LANE_MAX)
     level = models.PositiveSmallIntegerField()
@@ -61,9 +60,9 @@ class FlowTotal(models.Model):
 
 
 class CountingMark(SingleRow):
-    """How far the log was counted. ``gaps`` are indexes below it that were not there yet, each with when it was missed.
+    """The position of counting in the log. ``gaps`` are missing indexes below it, each with when it was missed.
 
-    ``stalled_since_ms`` is since when there was work that could be done while nothing was completed (null: no work).
+    ``stalled_since_ms`` is since when there is due work while nothing was completed (null: no work).
     """
 
     counted_index = models.BigIntegerField(default=0)
@@ -81,14 +80,14 @@ class CountingMark(SingleRow):
 
 
 class ParkedJobs(ConfinedManager):
-    """The jobs that are out of the schedule."""
+    """The jobs that are not on the schedule."""
 
     def get_queryset(self) -> models.QuerySet:
         return super().get_queryset().filter(state=JobState.PARKED)
 
 
 class ParkedJob(Job):
-    """A parked job, for its own page in the admin."""
+    """A parked job, a proxy for its own page in the admin."""
 
     objects = ParkedJobs("tenant")
 

@@ -1,4 +1,4 @@
-"""Two pages of the admin: how fast the schedule moves, and why nothing is happening."""
+"""Two pages of the admin: the progress of the schedule, and why there is none."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EVERY_JOB = "schedule.view_job"
 
 @admin.site.admin_view
 def progress_page(request: HttpRequest) -> HttpResponse:
-    """Show backlog, rates and outlook per tenant and level, and per shard."""
+    """Render backlog, rates and outlook per tenant and level, and per shard."""
     report = progress_report()
     sections: list[Section] = [
         _everything(report),
@@ -48,7 +48,7 @@ def progress_page(request: HttpRequest) -> HttpResponse:
 
 @admin.site.admin_view
 def standstill_page(request: HttpRequest) -> HttpResponse:
-    """Say why nothing is happening, and explain a block or job by its name."""
+    """Render why the schedule makes no progress, and the explanation of a block or job by its name."""
     facts = read_standstill()
     health = judge(facts, stalled_after_seconds=settings.STALLED_AFTER_SECONDS)
     tone = "good" if health.is_healthy and not health.blockers else "warn" if health.is_healthy else "bad"
@@ -65,7 +65,7 @@ def standstill_page(request: HttpRequest) -> HttpResponse:
 
 
 def _blockers(health: Health) -> Section:
-    """Name what holds the schedule and what would end it: sentences, which a narrow screen can break."""
+    """Return the blockers of the schedule and their remedies as sentences, which wrap on a narrow screen."""
     title = "What stands in the way, and what would end it"
     if not health.blockers:
         return Table(title=title, headers=(), rows=[], empty="Nothing stands in the way.")
@@ -177,14 +177,14 @@ def rates(blocks: int, size: int, row: ProgressRow) -> str:
 
 
 def drained(row: ProgressRow) -> str:
-    """Return what leaves a backlog, and how much of it was dropped unmerged."""
+    """Return the rate at which a backlog drains, and how much of it was dropped unmerged."""
     text = rates(row.flow.drained_blocks, row.flow.drained_bytes, row)
     dropped = row.flow.per_second(row.flow.dropped_blocks)
     return show.note(text, f"{dropped:.2f}{show.GAP}blocks/s of it dropped unmerged") if dropped else text
 
 
 def clear_badge(row: ProgressRow) -> str:
-    """Return when a backlog is gone."""
+    """Return when a backlog will be cleared."""
     clear = row.clearing
     return show.badge(clear.words(), TONES[clear.outlook])
 

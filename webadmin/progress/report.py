@@ -1,7 +1,7 @@
-"""Backlogs per tenant and level, per shard and in all: how much, how fast it comes and goes, when it is gone.
+"""Backlogs per tenant and level, per shard and in total: their size, rates and time to clear.
 
-Backlogs are the kept sums of queues and jobs, rates are counts from the log; no block is looked at. The same numbers go
-to the admin, the API, the command and the metrics.
+Backlogs are stored sums of queues and jobs, rates are counts from the log; no block is read. Admin, API, command and
+metrics show the same numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from webadmin.schedule.models import Job
 from webadmin.schedule.pauses import paused_scopes
 
 WINDOW_SECONDS = 15 * 60
-"""Over which rates are taken unless asked otherwise: long enough for the slowest ordinary merge."""
+"""The default window of rates: long enough for the slowest ordinary merge."""
 WINDOW_SECONDS_MAX = 24 * 3600
 MINUTE_MS = 60_000
 ROWS_MAX = 500
@@ -43,8 +43,10 @@ FLOW_SUMS = {
 
 @dataclass(slots=True, kw_only=True)
 class Backlog:
-    """What waits: in queues, in jobs of the schedule, and parked. ``due_blocks`` are those that could be merged now,
-    ``paused_blocks`` those of them that an operator's pause holds."""
+    """Blocks in queues, in jobs on the schedule, and in parked jobs.
+
+    ``due_blocks`` could be merged now, ``paused_blocks`` are those of them that an operator's pause holds.
+    """
 
     queued_blocks: int = 0
     queued_bytes: int = 0
@@ -59,12 +61,12 @@ class Backlog:
 
     @property
     def blocks(self) -> int:
-        """Blocks that wait to be merged, parked ones left out."""
+        """Blocks to be merged, without parked ones."""
         return self.queued_blocks + self.job_blocks
 
     @property
     def bytes(self) -> int:
-        """Bytes that wait to be merged, parked ones left out."""
+        """Bytes to be merged, without parked ones."""
         return self.queued_bytes + self.job_bytes
 
 
@@ -80,11 +82,11 @@ class ProgressRow:
 
     @property
     def clearing(self) -> Clearing:
-        """When what is due will be done."""
+        """When the due work will be done."""
         return clearing(self.backlog.due_blocks, self.flow, paused_blocks=self.backlog.paused_blocks)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as API and command show it; rates are per second, ``None`` seconds mean never or unknown."""
+        """Return the JSON form for API and command; rates are per second, ``None`` seconds mean never or unknown."""
         backlog, flow, clear = self.backlog, self.flow, self.clearing
         place = {"tenant": self.tenant, "level": self.level, "shard": self.shard}
         return {name: value for name, value in place.items() if value is not None} | {
@@ -109,7 +111,7 @@ class ProgressRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneRow:
-    """What waits in a lane before it is on the schedule: chunks of a table, branches of a repository."""
+    """Sources of a lane that are not on the schedule yet: chunks of a table, branches of a repository."""
 
     lane: str
     waiting: Waiting
@@ -117,11 +119,11 @@ class LaneRow:
 
     @property
     def words(self) -> str:
-        """When it will be done, as an operator reads it."""
+        """When it will be done, as text."""
         return Outlook.PAUSED.value if self.is_paused or self.waiting.is_paused else self.waiting.words
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as API and command show it."""
+        """Return the JSON form for API and command."""
         told = self.waiting
         about = {"lane": self.lane, "tenant": told.tenant, "name": told.name, "count": told.count, "unit": told.unit}
         return about | {"bytes": told.size_bytes, "clear_words": self.words}
@@ -129,7 +131,7 @@ class LaneRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressReport:
-    """Everything on the schedule, by tenant and level, and by shard; ``lanes`` is what waits before the schedule.
+    """The report by tenant and level, and by shard; ``lanes`` are the sources that are not on the schedule yet.
 
     ``counted_ms_ago`` None: nothing was ever counted.
     """
@@ -143,11 +145,11 @@ class ProgressReport:
 
     @property
     def work_seconds(self) -> float:
-        """How long one job slot would be busy with all that waits; what a fleet is sized by."""
+        """How long one job slot would need for the whole backlog; the basis for sizing a fleet."""
         return work_seconds(self.everything.backlog.bytes, self.everything.flow)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as API and command show it."""
+        """Return the JSON form for API and command."""
         return {
             "window_seconds": round(self.window_seconds, 1),
             "counted_ms_ago": self.counted_ms_ago,
@@ -162,7 +164,7 @@ class ProgressReport:
 def progress_report(*, window_seconds: int = WINDOW_SECONDS, with_lanes: bool = True) -> ProgressReport:
     """Read the backlog and the rates of the last ``window_seconds``; rows with the largest backlog first.
 
-    Without ``with_lanes`` no lane is asked what waits before the schedule.
+    Without ``with_lanes`` sources that are not on the schedule yet are not read.
     """
     mark = CountingMark.objects.filter(id=1).first()
     clock_ms, now_ms = dialect.clock_ms(), read_time().now_ms
@@ -259,7 +261,7 @@ def _summed(rows: Any, by: tuple[str, ...], sums: Mapping[str, Sum]) -> dict[tup
 
 
 def _grouped(rows: Any, by: tuple[str, ...], sums: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return one row of sums per group; without groups one for everything."""
+    """Return one row of sums per group; without groups one in total."""
     if not by:
         return [rows.order_by().aggregate(**sums)]
     return list(rows.order_by().values(*by).annotate(**sums))

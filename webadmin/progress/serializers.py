@@ -1,4 +1,4 @@
-"""The form of the API's answers about progress, for its description; the answers themselves are made by ``to_json``."""
+"""The form of the API's progress answers in the OpenAPI schema; ``to_json`` builds the answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The addresses of the API about progress."""
+"""URLs of the API of progress."""
 
 from __future__ import annotations
 

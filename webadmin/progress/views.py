@@ -1,8 +1,8 @@
-"""What machines ask of the web process without a credential: is it alive, is it ready, does work go on, the metrics.
+"""Endpoints for machines without a credential: liveness, readiness, progress, metrics.
 
-``/healthz`` says only that this process answers: restarting it would not mend a database. ``/readyz`` says that it can
-do its work. ``/progressz`` says that the schedule moves, and names no tenant. It and ``/metrics`` need METRICS_TOKEN as
-a bearer token.
+``/healthz`` checks only that this process answers: restarting it would not repair a database. ``/readyz`` checks that
+it can do its work. ``/progressz`` checks that the schedule makes progress, and names no tenant. It and ``/metrics``
+require METRICS_TOKEN as a bearer token.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _readiness: tuple[float, str] | None = None
 
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
-    """Answer 200 while this process answers at all."""
+    """Answer 200 while this process runs."""
     return HttpResponse("ok\n", content_type="text/plain")
 
 
@@ -40,8 +40,8 @@ def healthz(request: HttpRequest) -> HttpResponse:
 def readyz(request: HttpRequest) -> HttpResponse:
     """Answer 200 when the database answers and has every table that this build knows, else 503 with the reason.
 
-    The answer is kept for READY_SECONDS, and while one request looks again the others get the last one: requests cost
-    the database nothing, and threads do not wait for one that hangs.
+    The answer is cached for READY_SECONDS, and while one request refreshes it the others get the last one: requests
+    cost the database nothing, and threads do not wait for one that hangs.
     """
     global _readiness
     last = _readiness
@@ -71,7 +71,7 @@ def _problem() -> str:
 
 @require_safe
 def progressz(request: HttpRequest) -> HttpResponse:
-    """Answer 200 while work goes on or none is due, else 503 with the blocker. Needs METRICS_TOKEN."""
+    """Answer 200 while work makes progress or none is due, else 503 with the blocker. Requires METRICS_TOKEN."""
     if not has_metrics_token(request.headers.get("Authorization", "")):
         return _closed()
     health = judge(without_names(read_standstill()), stalled_after_seconds=settings.STALLED_AFTER_SECONDS)
@@ -80,7 +80,7 @@ def progressz(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Answer with the metrics of the service. Needs METRICS_TOKEN."""
+    """Return the metrics of the service. Requires METRICS_TOKEN."""
     if not has_metrics_token(request.headers.get("Authorization", "")):
         return _closed()
     return HttpResponse(metrics_text(), content_type=METRICS_TYPE)

@@ -1,1 +1,1 @@
-"""Answers to questions about stored profiles, for viewers and on pages."""
+"""Queries of stored profiles for viewers, pages and commands."""

@@ -1,4 +1,4 @@
-"""This app owns no rows: it answers questions about profiles, over HTTP and by a command."""
+"""Django app of profile queries over HTTP and by a command. It has no tables."""
 
 from django.apps import AppConfig
 

@@ -1,4 +1,4 @@
-"""Answers to questions as people read them on a terminal: tables, an indented tree, and a line that says the cost."""
+"""Terminal output and JSON of query results: tables, an indented tree, and a cost report."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from webadmin.adminkit.formatting import NOTHING, count_text, counted, moment_te
 
 NANOSECONDS = (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000))
 LINES_MAX = 2_000
-"""More lines of a tree nobody reads; a larger cut shows less."""
+"""Maximum lines of a tree; a higher cut shows fewer."""
 DEPTH_SHOWN = 60
-"""Deeper than this a line is not indented further."""
+"""Maximum indentation, in levels."""
 
 
 def value_text(value: float, unit: str) -> str:
-    """Return a value with its unit: times and sizes in units that fit, counts with thousands apart."""
+    """Return a value with a suitable unit for times and sizes, and with thousands separators for counts."""
     if unit == "bytes":
         return size_text(int(value))
     if unit == "nanoseconds":
@@ -41,7 +41,7 @@ def share_text(part: int, whole: int) -> str:
 
 
 def top_view(rows: Sequence[FunctionTotals], total: int, unit: str, limit: int) -> Table:
-    """Return the functions with the largest own values."""
+    """Return a table of the functions with the largest own values."""
     table = Table(title=f"{counted(len(rows), 'function')}, {value_text(total, unit)} in all")
     for header in ("self", "self %", "total", "total %"):
         table.add_column(header, justify="right", no_wrap=True)
@@ -58,15 +58,15 @@ def top_view(rows: Sequence[FunctionTotals], total: int, unit: str, limit: int) 
 
 
 def tree_view(tree: FlameTree, unit: str, cut: float) -> list[Text]:
-    """Return a tree line by line, the larger branches first, without what is below ``cut`` percent of everything.
+    """Return a tree as lines, larger branches first, without nodes below ``cut`` percent of the total.
 
-    What is left out is said where it is missing, so that the lines below another add up to it.
+    The sum of omitted children has a line of its own, so that children add up to their parent.
     """
     nodes = tree.nodes()
     totals, starts = nodes.totals.tolist(), nodes.child_starts.tolist()
     least = max(1.0, totals[0] * cut / 100)
     lines: list[Text] = []
-    waiting: list[tuple[int, int, int]] = [(0, 0, 0)]  # node (-1: what was left out), depth, value
+    waiting: list[tuple[int, int, int]] = [(0, 0, 0)]  # Node (-1: omitted children), depth, value.
     while waiting and len(lines) < LINES_MAX:
         node, depth, hidden = waiting.pop()
         indent = "  " * min(depth, DEPTH_SHOWN)
@@ -89,7 +89,7 @@ def tree_view(tree: FlameTree, unit: str, cut: float) -> list[Text]:
 
 
 def points_view(series: Sequence[PointSeries], unit: str) -> Table:
-    """Return series of points, a row each point."""
+    """Return a table of points, one row per point."""
     table = Table(title=counted(len(series), "series", "series"))
     for header in ("labels", "until (UTC)", "value"):
         table.add_column(header, justify="right" if header == "value" else "left", overflow="fold")
@@ -102,7 +102,7 @@ def points_view(series: Sequence[PointSeries], unit: str) -> Table:
 
 
 def series_view(label_sets: Sequence[Labels]) -> Table:
-    """Return the label sets of series, one a row."""
+    """Return a table of the label sets of series."""
     table = Table(title=counted(len(label_sets), "series", "series"))
     table.add_column("labels", overflow="fold")
     for labels in label_sets:
@@ -111,12 +111,12 @@ def series_view(label_sets: Sequence[Labels]) -> Table:
 
 
 def labels_text(labels: Labels) -> str:
-    """Return labels as a selector would name them, without braces."""
+    """Return labels in selector syntax without braces."""
     return ", ".join(f'{name}="{value}"' for name, value in labels)
 
 
 def report_lines(report: QueryReport) -> list[str]:
-    """Return what an answer took in one line, and a line for each thing that it is without."""
+    """Return a line with the cost of a query, and one for each gap in its result."""
     cost = report.cost
     phases = ", ".join(f"{name} {1000 * seconds:.0f}" for name, seconds in cost.phases.items())
     lines = [
@@ -127,7 +127,7 @@ def report_lines(report: QueryReport) -> list[str]:
 
 
 def report_json(report: QueryReport) -> dict[str, Any]:
-    """Return a report as JSON has it; times are milliseconds."""
+    """Return a report for JSON; times are in milliseconds."""
     cost = report.cost
     return {
         "objects_opened": cost.objects_opened,
@@ -151,7 +151,7 @@ def report_json(report: QueryReport) -> dict[str, Any]:
 
 
 def points_json(series: Iterable[PointSeries]) -> list[dict[str, Any]]:
-    """Return series of points as JSON has them; times are unix milliseconds."""
+    """Return series of points for JSON; times are unix milliseconds."""
     return [
         {"labels": dict(each.labels), "points": [[point.time_ms, point.value] for point in each.points]}
         for each in series

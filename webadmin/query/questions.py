@@ -1,8 +1,8 @@
-"""Asks stored profiles: the index says which blocks, the engine reads them, and a merge in between goes unnoticed.
+"""Query stored profiles: the index gives the blocks, the engine reads them.
 
-One look at the index shows a job's sources or its results. While an answer reads the sources, a merge may replace them
-and, its delay over, delete their objects: then the question starts again with a new look. An object that the index
-still shows and the store does not have is damage; the answer is without it and says so.
+One index snapshot contains either the sources of a job or its results. While a query reads sources, a merge may replace
+them and delete their objects after the deletion delay; then the query is retried with a new snapshot. An object that is
+in the index but not in the store is damaged: the result is partial, and its report says so.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from webadmin.lanes.profiles.queries import BlockFound, DatasetFound, IndexQuery
 
 LOOKS_MAX = 4
 QUESTIONS_AT_LEAST = 2
-"""So many questions work at once, however large they are: each gets at most its part of the memory."""
+"""Number of queries that run at once whatever their size; each gets at most its share of the memory."""
 
 Result = TypeVar("Result")
 Target = TypeVar("Target", bound=StackTarget)
@@ -48,7 +48,7 @@ Work = Callable[[QueryRun, Sequence[QueryBlock]], Result]
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[Result]):
-    """What was found, what it took, and what it is without."""
+    """Result of a query, its cost and its gaps."""
 
     result: Result
     report: QueryReport
@@ -63,9 +63,9 @@ def ask_stacks(
     limits: QueryLimits | None = None,
     asker: Asker | None = None,
 ) -> Answer[Target]:
-    """Merge the stacks of all rows that answer into what ``new_target`` makes: a ``FlameTree``. Raises as ``ask``.
+    """Merge the stacks of all matching rows into a new target, such as a ``FlameTree``. Raises the errors of ``ask``.
 
-    ``table_of`` says what a frame is: a function, or with ``location_table`` a whole location.
+    ``table_of`` defines a frame: a function, or with ``location_table`` a whole location.
     """
 
     def work(run: QueryRun, blocks: Sequence[QueryBlock]) -> Target:
@@ -84,7 +84,7 @@ def ask_points(
     limits: QueryLimits | None = None,
     asker: Asker | None = None,
 ) -> Answer[list[PointSeries]]:
-    """Return the points of the rows that answer; the grid says the range. Raises as ``ask``."""
+    """Return the points of the matching rows; the grid gives the range. Raises the errors of ``ask``."""
     grid.check((limits or query_limits()).points)
     asked = replace(question, start_ms=grid.first_ms, end_ms=grid.last_ms)
     return ask(tenants, asked, lambda run, blocks: select_points(run, blocks, asked, grid), limits=limits, asker=asker)
@@ -98,7 +98,7 @@ def ask_series(
     limits: QueryLimits | None = None,
     asker: Asker | None = None,
 ) -> Answer[list[Labels]]:
-    """Return the label sets of the series with rows that answer, restricted to ``names``. Raises as ``ask``."""
+    """Return the label sets of series with matching rows, restricted to ``names``. Raises the errors of ``ask``."""
     return ask(
         tenants, question, lambda run, blocks: select_series(run, blocks, question, names), limits=limits, asker=asker
     )
@@ -107,7 +107,7 @@ def ask_series(
 def ask_label_names(
     tenants: Iterable[str], question: Question, *, limits: QueryLimits | None = None, asker: Asker | None = None
 ) -> Answer[list[str]]:
-    """Return the names of labels. Raises as ``ask``."""
+    """Return the label names. Raises the errors of ``ask``."""
     return ask(tenants, question, lambda run, blocks: label_names(run, blocks, question), limits=limits, asker=asker)
 
 
@@ -119,7 +119,7 @@ def ask_label_values(
     limits: QueryLimits | None = None,
     asker: Asker | None = None,
 ) -> Answer[list[str]]:
-    """Return the values of a label. Raises as ``ask``."""
+    """Return the values of a label. Raises the errors of ``ask``."""
     return ask(
         tenants, question, lambda run, blocks: label_values(run, blocks, question, name), limits=limits, asker=asker
     )
@@ -128,7 +128,7 @@ def ask_label_values(
 def ask_profile_types(
     tenants: Iterable[str], question: Question, *, limits: QueryLimits | None = None, asker: Asker | None = None
 ) -> Answer[list[str]]:
-    """Return the ids of profile types. Raises as ``ask``."""
+    """Return the ids of profile types. Raises the errors of ``ask``."""
     return ask(tenants, question, lambda run, blocks: profile_types(run, blocks, question), limits=limits, asker=asker)
 
 
@@ -140,9 +140,9 @@ def ask(
     limits: QueryLimits | None = None,
     asker: Asker | None = None,
 ) -> Answer[Result]:
-    """Answer from the blocks that the index shows; ``work`` may be asked again, with other blocks.
+    """Run ``work`` on the blocks of an index snapshot; retry it with other blocks after a concurrent merge.
 
-    With ``asker`` the answer's memory stays his until he gives it back; otherwise it is counted while this works.
+    With ``asker`` the memory of the result stays reserved until the asker releases it; otherwise until this returns.
     Raises InvalidQuestion, QueryTooLarge, QueryTimedOut, QueryBusy, QueryAbandoned, InvalidIndexQuery or IndexMoved.
     """
     question.check()
@@ -164,18 +164,18 @@ def ask(
         with run.phase("index"):
             blocks = find_query_blocks(owners, question, datasets_max(limits))
         if missing <= {block.key for block in blocks}:
-            break  # nothing has replaced them: they are lost
+            break  # The blocks were not replaced, so their objects are lost.
         run.forget()
     return Answer(result, run.report())
 
 
 def find_query_blocks(tenants: Sequence[str], question: Question, datasets_most: int = 0) -> list[QueryBlock]:
-    """Return the live blocks that may have rows that answer, as one look at the index shows them.
+    """Return the live blocks that may have matching rows, from one index snapshot.
 
-    Raises QueryTooLarge if there are more than ``datasets_most`` datasets (0: any number).
+    Raises QueryTooLarge if there are more than ``datasets_most`` datasets (0: no limit).
 
-    The index decides by service, time and delete requests; by profile type it is decided here, and by the other labels
-    when the series are known.
+    The index filters by service, time and delete requests; profile types are filtered here, other labels once the
+    series are read.
     """
     if question.end_ms < 0:
         return []
@@ -214,7 +214,7 @@ def _query_dataset(dataset: DatasetFound) -> QueryDataset:
 
 
 def query_limits() -> QueryLimits:
-    """Return how much one answer may take here."""
+    """Return the configured limits of one query."""
     return QueryLimits(
         seconds=settings.QUERY_SECONDS,
         bytes=settings.QUERY_BYTES,
@@ -227,7 +227,7 @@ _starting = threading.Lock()
 
 
 def query_engine() -> QueryEngine:
-    """Return the process's engine; the first question starts it, and so its threads live in the process that serves."""
+    """Return the query engine of this process. The first query creates it, so that its threads start after any fork."""
     global _current
     with _starting:
         if _current is None or _current[0] != settings.OBJECT_STORE_URL:

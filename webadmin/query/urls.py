@@ -1,4 +1,4 @@
-"""The addresses that viewers of profiles ask, which are what they know."""
+"""URLs of the query endpoints, which clients fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schedule in the admin: jobs, queues, workers, the command log. Nothing here changes anything."""
+"""The schedule in the admin: jobs, queues, workers, the command log. Read-only, except for actions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RUNS_SHOWN_MAX = 50
 
 
 class JobStateFilter(admin.SimpleListFilter):
-    """Jobs of one state, or all that need a look."""
+    """Jobs of one state, or all that need attention."""
 
     title = parameter_name = "state"
 
@@ -48,14 +48,14 @@ class JobStateFilter(admin.SimpleListFilter):
 
 
 class WorkerNameFilter(ExactFilter):
-    """Jobs held, or held last, by one worker."""
+    """Jobs that one worker holds, or held last."""
 
     title = parameter_name = "worker"
     column = "worker__name"
 
 
 class WorkerStateFilter(admin.SimpleListFilter):
-    """Workers that poll, and those that fell silent."""
+    """Workers that poll, and those that have stopped polling."""
 
     title = parameter_name = "state"
 
@@ -164,13 +164,13 @@ class JobAdmin(OrderedAdmin):
 
 
 def _clock_of(row: Worker) -> datetime:
-    """Return the database's clock when the row was read: that by which its polls are noted."""
+    """Return the database's clock when the row was read; times of polls are by the same clock."""
     return datetime.fromtimestamp(row.wall_ms / 1000, UTC)
 
 
 @admin.register(Worker)
 class WorkerAdmin(ReadOnlyAdmin):
-    """Compactor nodes as the service sees them."""
+    """Compactor nodes known to the service."""
 
     list_display = ("name", "state_cell", "last_poll", "running", "offers", "build_cell", "credential_cell")
     list_filter = (WorkerStateFilter, BuildFilter)

@@ -1,4 +1,4 @@
-"""What operators set: limits with their history, pauses, decisions about stops of quarantine."""
+"""Operators' settings in the admin: limits with their history, pauses, decisions about stops of quarantine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECONDS_LIMITS = (LimitName.LEASE_SECONDS, LimitName.CLEANUP_DELAY_SECONDS)
 
 
 class InForceFilter(admin.SimpleListFilter):
-    """What holds now, or what is over."""
+    """Rows in force, or ended ones."""
 
     title = parameter_name = "now"
 
@@ -41,12 +41,12 @@ class InForceFilter(admin.SimpleListFilter):
 
 
 def scope_text(kind: str, value: str) -> str:
-    """Return what a limit or pause holds for."""
+    """Return the scope of a limit or pause as text."""
     return str(Scope(ScopeKind(kind), value))
 
 
 def until_cell(valid_until_ms: int | None, ended_at_ms: int | None, *, now_ms: int, wall_ms: int) -> SafeString | str:
-    """Return how long something still holds, or since when it is over; moments are shown in wall time."""
+    """Return how long a row remains in force, or since when it has ended; moments are shown in wall time."""
     lag_ms = wall_ms - now_ms
     if ended_at_ms is not None:
         return show.badge("ended", "quiet", f"about {show.moment_text(ended_at_ms + lag_ms)} UTC")
@@ -72,7 +72,7 @@ def limit_value(name: str, value: int | None) -> str:
 
 @admin.register(LimitChange)
 class LimitChangeAdmin(OrderedAdmin):
-    """Limits as they were set, the last first."""
+    """Changes of limits, newest first."""
 
     list_display = ("name_cell", "scope", "value_cell", "until", "who", "why_cell")
     list_filter = (InForceFilter,)
@@ -136,7 +136,7 @@ class LimitChangeAdmin(OrderedAdmin):
 
 @admin.register(Pause)
 class PauseAdmin(OrderedAdmin):
-    """What is, or was, held still."""
+    """Pauses, in force and ended."""
 
     list_display = ("scope", "mode_cell", "until", "who", "why_cell")
     list_filter = (InForceFilter,)
@@ -192,7 +192,7 @@ class PauseAdmin(OrderedAdmin):
 
 @admin.register(IsolationStop)
 class IsolationStopAdmin(OrderedAdmin):
-    """When keeping bad sources of a place out was stopped because they were too many, the last stop first."""
+    """Stops of quarantine because too many sources of a place were bad, newest first."""
 
     list_display = ("state_cell", "lane", "place", "reason", "stopped", "who", "why_cell")
     shortcuts = (("Open", "ended_at_ms__isnull=1"), ("Decided", "ended_at_ms__isnull=0"))

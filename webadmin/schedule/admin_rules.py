@@ -30,7 +30,7 @@ MEANINGS = {
 
 @admin.register(Limits)
 class LimitsAdmin(ReadOnlyAdmin):
-    """The limits that hold for everything."""
+    """The global limits."""
 
     list_display = ("__str__", "lease", "failures_max", "queue", "memory", "delay")
     about = (

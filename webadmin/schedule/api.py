@@ -39,9 +39,9 @@ class PollView(APIView):
 
 
 def _forged_reports(message: PollRequest, credential: str) -> list[tuple[str, str]]:
-    """Return the reports under tokens that nobody gave to this credential; they changed nothing, but people must know.
+    """Return the reports whose tokens were never issued to this credential; they changed nothing, but must be reported.
 
-    Tokens that were given and are stale are in the course of things.
+    Issued tokens that are stale are normal.
     """
     codec, found = token_codec(), []
     for update in message.updates:

@@ -1,4 +1,4 @@
-"""This app owns the plan of work: what waits, who holds what until when, and the log of every change to that."""
+"""The app of the schedule: waiting jobs, leases, and the log of every change to them."""
 
 from django.apps import AppConfig
 

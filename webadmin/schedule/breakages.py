@@ -1,4 +1,4 @@
-"""Builds that fail too many recent jobs with one error class: the build is broken, not the sources."""
+"""Builds that fail too many recent jobs with one error class: the cause is the build, not the sources."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from webadmin.schedule.register import BAD_OUTCOMES, LEASE_EXPIRED
 
 RECENT_RUNS_MAX = 500
 RECENT_MS = 3_600_000
-"""How many attempts, and how far back, are looked at to call a build broken."""
+"""How far back attempts are counted, milliseconds."""
 
 
 def merging_is_broken(now_ms: int | None = None) -> tuple[Breakage, ...]:
-    """Return the builds that fail too many recent jobs with one error class: isolation rests for them."""
+    """Return the builds that fail too many recent jobs with one error class; for them bad sources are not isolated."""
     since_ms = (read_time().now_ms if now_ms is None else now_ms) - RECENT_MS
     last = Attempt.objects.filter(outcome__in=[AttemptOutcome.COMPLETED, *BAD_OUTCOMES])
     rows = last.annotate(family=Coalesce("job__split_from__root_id", "job_id")).order_by("-id")
@@ -33,5 +33,5 @@ def merging_is_broken(now_ms: int | None = None) -> tuple[Breakage, ...]:
 
 
 def error_class_of(reason: dict[str, str] | None) -> str:
-    """Return the error class that an attempt ended with."""
+    """Return the error class of an attempt's failure."""
     return (reason or {}).get("error_class") or LEASE_EXPIRED

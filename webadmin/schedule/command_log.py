@@ -1,10 +1,11 @@
 """The append-only command log: its time, its head, its entries. Only services write through this.
 
-Command time runs with the database's clock, but from one command to the next it advances by at least nothing and at
-most one lease. A clock that jumps, or a service that was away, therefore ends no lease by itself.
+Command time advances with the database's clock, but from one command to the next by no less than zero and no more than
+one lease. So neither a clock that jumps nor an outage of the service ends leases by itself.
 
-Indexes are never used twice, also when the database went back in time: whoever takes the head and finds another run of
-the database server than the one of the last command first continues the log behind everything that may be lost.
+Indexes are never reused, even if the database was restored to an earlier time: a process that takes the head and
+detects that another run of the database server wrote the last command first continues the log beyond all indexes that
+may be lost.
 """
 
 from __future__ import annotations
@@ -33,27 +34,28 @@ _HEAD_COLUMNS = """
                        AND c.scope_value = '' AND (c.valid_until_ms IS NULL OR c.valid_until_ms > h.command_time_ms)
                  ORDER BY c.id DESC LIMIT 1), l.lease_seconds)
 """
-"""The head with the lease that was in force at its command time: by hand, for every poll begins with it."""
+"""The head with the lease in force at its command time; hand-written SQL, because every poll starts with it."""
 _MOVE_HEAD = "UPDATE schedule_loghead SET last_index = %s, command_time_ms = %s, clock_ms = %s, live_job_count = %s"
 HEAD_COLUMN_COUNT = 6
-"""And the database's clock, which ``head_columns`` adds."""
+"""Including the database's clock, which ``head_columns`` adds."""
 HEAD_TABLES = "schedule_loghead h CROSS JOIN schedule_limits l"
 _ENTRY = ("kind", "actor", "command_time_ms", "wall_time", "format_version", "change_set")
 
 INDEX_MARGIN = 10_000_000
-"""Commands of days under full load, which a lost log may have been ahead of what is known of it."""
+"""Commands of days under full load: how far a lost log may have been ahead of what is known of it."""
 _RECORDED, _NOT_RECORDED, _OTHER = "same", "unknown", "other"
 
 LEASES_AWAY = 2
-"""While jobs run, each lease sees a command, and workers poll several times in a lease: after two without any command
-the service was away, and no worker is to blame that its lease was not renewed."""
+"""While jobs run, each lease sees a command, and workers poll several times per lease: after this many leases without
+any command the service was unavailable, and the workers could not renew their leases.
+"""
 
 
 class CommandTime(NamedTuple):
     """``now_ms`` is command time, ``wall_ms`` the database's clock at the same moment.
 
-    ``is_held_back`` says that over a lease has passed since the last command: time stands still until the next one.
-    ``was_away`` says that it was over ``LEASES_AWAY`` leases: nobody could poll, or nobody did.
+    ``is_held_back``: more than one lease has passed since the last command, so command time stops until the next one.
+    ``was_away``: more than ``LEASES_AWAY`` leases have passed, so no worker has polled, or none could.
     """
 
     now_ms: int
@@ -63,25 +65,25 @@ class CommandTime(NamedTuple):
 
 
 def head_columns() -> str:
-    """Return what is asked for to know the head and the time."""
+    """Return the SQL columns of the head and the time."""
     return f"{_HEAD_COLUMNS}, {dialect.clock_column()}"
 
 
 def read_time() -> CommandTime:
-    """Return the command time now, as a command at this moment would have it."""
+    """Return the command time that a command at this moment would have."""
     return read_head()[1]
 
 
 def read_head() -> tuple[LogHead, CommandTime]:
-    """Return the head of the log, which nobody holds for us, and the command time now."""
+    """Return the head of the log, without locking it, and the command time now."""
     return head_of(_head())
 
 
 def take_head() -> tuple[LogHead, CommandTime]:
-    """Wait for the head of the log and hold it until the transaction ends; the clock is read after that.
+    """Lock the head of the log until the transaction ends; the clock is read after the lock is acquired.
 
-    Who finds that the service was away gives every running job a whole lease from now on: their workers could not renew
-    them, and get the time to do so before anybody takes their jobs over.
+    If the service was unavailable, every running job gets a full lease from now on: workers could not renew their
+    leases, and get the time to do so before their jobs are reassigned.
     """
     [(server, *row)] = _take(_head_statement(_server_state()))
     held = _held(row)
@@ -89,14 +91,14 @@ def take_head() -> tuple[LogHead, CommandTime]:
 
 
 def take_head_for_entry(*, commits_early: bool = False) -> tuple[LogHead, CommandTime, int]:
-    """Take the head as ``take_head`` does; return the index of the one entry that will be written, too.
+    """Lock the head as ``take_head`` does; also return the index of the one entry that will be written.
 
     ``commits_early`` is as for ``lock_row``.
     """
     statement = _head_statement(_server_state(), next_id_column(Command))
     [(server, index, *row)] = _take(statement, commits_early=commits_early)
     held = _held(row)
-    if _continue_if_other(server):  # the index was taken from before
+    if _continue_if_other(server):  # the index was reserved before
         [(index, *row)] = dialect.ask(_head_statement(next_id_column(Command)))()
         held = head_of(row)
     return (*held, int(index))
@@ -104,7 +106,7 @@ def take_head_for_entry(*, commits_early: bool = False) -> tuple[LogHead, Comman
 
 def _take(statement: str, *, commits_early: bool = False) -> list[tuple[Any, ...]]:
     assert connection.in_atomic_block, "the head is held by a transaction"
-    # Every statement sees what was committed when its turn comes: what is read after the lock is what its holder left.
+    # Each statement reads what was committed before it starts: those after the lock see the changes of its last holder.
     with dialect.together():
         dialect.lock_row(LogHead, commits_early=commits_early)
         asked = dialect.ask(statement)
@@ -112,7 +114,7 @@ def _take(statement: str, *, commits_early: bool = False) -> list[tuple[Any, ...
 
 
 def _held(row: Sequence[int]) -> tuple[LogHead, CommandTime]:
-    """Return the head that was taken; the jobs keep their leases if the service was away."""
+    """Return the locked head; extend all leases if the service was unavailable."""
     head, time = head_of(row)
     if time.was_away:
         expires_ms = time.now_ms + row[-2] * 1000
@@ -128,7 +130,7 @@ def continue_log(behind: int, *, actor: str, why: str) -> int:
     Call it while holding the head. Return the index.
 
     A log grows by far less than a command per millisecond, so the time in milliseconds is above any index that a lost
-    history may have issued; should the clock be wrong, ``INDEX_MARGIN`` is.
+    history may have issued; if the clock is wrong, ``INDEX_MARGIN`` ensures it.
     """
     head, time = read_head()
     last = Command.objects.order_by("-index").values_list("index", flat=True).first() or head.last_index
@@ -137,13 +139,15 @@ def continue_log(behind: int, *, actor: str, why: str) -> int:
     write_command(kind=Command.Kind.ADVANCE_CLOCK, actor=actor, time=time, change_set=detail, index=first)
     dialect.continue_ids(Command, "index", first)
     move_head(first, time, live_jobs=head.live_job_count)
-    PositionMark.objects.update(epoch="")  # the next position begins another one
+    PositionMark.objects.update(epoch="")  # the next position begins a new epoch
     return first
 
 
 def _continue_if_other(server: str) -> bool:
-    """Continue the log if another run of the database server wrote the last command, and record this run. Say whether
-    the log was continued."""
+    """Continue the log if another run of the database server wrote the last command, and record this run.
+
+    Return whether the log was continued.
+    """
     if server == _RECORDED:
         return False
     if server == _OTHER:
@@ -156,12 +160,12 @@ def _continue_if_other(server: str) -> bool:
 
 
 def _is_server_known() -> bool:
-    """Say whether the database tells one run of its server from another: SQLite has none."""
+    """Return whether the database identifies the runs of its server: SQLite does not."""
     return dialect.is_postgresql()
 
 
 def _server_state() -> str:
-    """Return a column that compares the run of the server with the one of the last command."""
+    """Return a SQL column that compares the run of the server with the one of the last command."""
     if not _is_server_known():
         return f"'{_RECORDED}'"
     return f"CASE h.server WHEN '' THEN '{_NOT_RECORDED}' WHEN {server_column()} THEN '{_RECORDED}' ELSE '{_OTHER}' END"
@@ -187,13 +191,13 @@ def write_command(
 
 
 def advance_clock(*, actor: str) -> int | None:
-    """Write a command that does nothing but take time, if time is held back; return its index.
+    """Write a command that only advances command time, if it is held back; return its index.
 
-    For those that wait for time to pass while nothing else is written to the log.
+    For processes that wait for command time to pass while no other command is written.
     """
     with transaction.atomic(durable=True):
         head, time = take_head()
-        if not time.is_held_back:  # somebody else was quicker
+        if not time.is_held_back:  # another process has written a command
             return None
         index = write_command(kind=Command.Kind.ADVANCE_CLOCK, actor=actor, time=time, change_set={})
         move_head(index, time, live_jobs=head.live_job_count)
@@ -201,9 +205,9 @@ def advance_clock(*, actor: str) -> int | None:
 
 
 def head_of(row: Sequence[int]) -> tuple[LogHead, CommandTime]:
-    """Return the head whose ``head_columns`` were read, and the command time at that moment."""
+    """Return the head from the values of ``head_columns``, and the command time at that moment."""
     if row[2] == 0:
-        # Nobody has asked for the time yet: it starts as wall time, once, so that it cannot go back from now on.
+        # Command time was never read: it is initialised once with wall time, so that it cannot go back afterwards.
         LogHead.objects.filter(clock_ms=0).update(clock_ms=row[-1], command_time_ms=row[-1])
         row = _head()
     last_index, command_time_ms, clock_ms, live_job_count, lease_seconds, wall_ms = row

@@ -1,4 +1,4 @@
-"""What a poll with some free capacity would do now: the same reading and the same decisions, and nothing applied."""
+"""Dry run of a poll: the same reads and decisions, without applying them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ WORKER = "(dry run)"
 
 
 def dry_poll(*, capacity: int, worker: str = WORKER, build: str = "") -> ChangeSet:
-    """Return the change set of a poll that reports nothing and could take ``capacity`` jobs."""
+    """Return the change set of a poll that reports nothing and has free capacity for ``capacity`` jobs."""
     request = PollRequest(worker=worker, build=build, capacity=capacity)
     return prepare(read_poll(request, Worker(name=worker, build=build), credential="").snapshot)

@@ -6,39 +6,39 @@ from engine.core.errors import LithifyError
 
 
 class StaleSnapshot(LithifyError):
-    """What a change set rests on has changed since it was prepared; nothing was applied, prepare again."""
+    """The state on which a change set is based has changed; nothing was applied, prepare again."""
 
     code = "stale_snapshot"
     retryable = True
 
 
 class ScheduleBusy(LithifyError):
-    """Too many others changed the schedule at the same time; poll again."""
+    """Too many concurrent changes of the schedule; poll again."""
 
     code = "schedule_busy"
     retryable = True
 
 
 class PolicyMissing(LithifyError):
-    """A level has no policy row, so nobody can say when its blocks make a job."""
+    """A level has no policy row, so its blocks cannot be planned."""
 
     code = "policy_missing"
 
 
 class FilterEmpty(LithifyError):
-    """An operator's order names no jobs, or too many at once."""
+    """An operator's action selects no jobs, or too many at once."""
 
     code = "filter_empty"
 
 
 class NotFound(LithifyError):
-    """What an operator's order names does not exist."""
+    """An object that an operator's action names does not exist."""
 
     code = "not_found"
 
 
 class DurationRefused(LithifyError):
-    """A limit or pause cannot last that long."""
+    """The duration of a limit or pause is out of bounds."""
 
     code = "duration_refused"
 

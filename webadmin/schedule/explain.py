@@ -1,6 +1,6 @@
-"""Explain jobs, tenants, and what lanes know by a name, with the sentences of ``engine.schedule.explain``.
+"""Explain jobs, tenants, and objects of lanes by name, with the sentences of ``engine.schedule.explain``.
 
-A job is named by its name or its row number; what else a name can mean is for the lanes. A few queries, no scan.
+A job is identified by its name or its row number; other names are resolved by the lanes. A few queries, no scan.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ NAMES = (
     "a block id or its first 6 characters, an object key, a job name, a tenant, TENANT/TABLE, TENANT/REPOSITORY, "
     "TENANT/REPOSITORY/BRANCH, or the path of a file in its table"
 )
-"""What can be explained."""
+"""Names that can be explained."""
 
 
 def explain_name(name: str) -> list[Explanation]:
-    """Explain every block or job of this name (block ids are unique in a shard only). Raises NotFound."""
+    """Explain every block or job of this name (block ids are unique per shard only). Raises NotFound."""
     name = name.strip()[:NAME_MAX]
     found = _explained(name) if _can_be_stored(name) else []
     if not found:
@@ -36,7 +36,7 @@ def explain_name(name: str) -> list[Explanation]:
 
 
 def _can_be_stored(name: str) -> bool:
-    """Say whether a database takes the text at all: PostgreSQL has no NUL, and nothing has half a character."""
+    """Return whether the database can store the text: PostgreSQL rejects NUL, and surrogates cannot be encoded."""
     return "\0" not in name and not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
@@ -57,7 +57,7 @@ def explain_job_row(job: Job) -> Explanation:
 
 
 def explain_source(subject: str, job: Job) -> Explanation:
-    """Explain a source of a job of any lane: its fate is the job's."""
+    """Explain a source of a job of any lane by the state of its job."""
     return explain_owned(subject, _job_facts(job))
 
 

@@ -1,4 +1,4 @@
-"""Explains tenants as a whole, and what tables and repositories say of their jobs and pauses."""
+"""Explain tenants as a whole, and the jobs and pauses of tables and repositories."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from webadmin.schedule.polling_workers import polling_worker_count
 
 
 def pauses_of(*, lane: str, tenant: str, level: int, planning: bool) -> list[str]:
-    """Return, in words, the pauses in force that keep jobs of this place from being assigned (or planned)."""
+    """Return, as text, the pauses in force that keep jobs of this place from being assigned (or planned)."""
     scopes = paused_scopes()
     return [
         str(scope) for scope in scopes if is_paused([scope], lane=lane, tenant=tenant, level=level, planning=planning)
@@ -28,7 +28,7 @@ def pauses_of(*, lane: str, tenant: str, level: int, planning: bool) -> list[str
 
 
 def explain_tenant(name: str) -> list[Explanation]:
-    """Explain the tenant of this name over all lanes, if there is one."""
+    """Explain the tenant of this name over all lanes; empty if there is none."""
     jobs = Job.objects.filter(tenant=name)
     if not name or not is_known_tenant(name):
         return []
@@ -75,7 +75,7 @@ def place_facts(
     paused: Sequence[str] = (),
     stuck: str = "",
 ) -> PlaceFacts:
-    """Return what is known of a place whose jobs these are."""
+    """Return the facts about a place, from its jobs."""
     counts = (
         jobs.filter(state__in=HOLDING_STATES)
         .order_by()

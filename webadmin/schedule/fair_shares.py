@@ -1,4 +1,4 @@
-"""Write what lanes and tenants have had of the fleet. Only under the head of the log."""
+"""Write the virtual times of lanes and tenants. Only under the head of the log."""
 
 from __future__ import annotations
 

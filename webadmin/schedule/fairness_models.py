@@ -1,7 +1,7 @@
-"""What lanes and tenants have had of the fleet so far: one row each, so that a poll reads only the neediest by index.
+"""Virtual times of lanes and tenants: one row each, so that a poll reads only those with the least by index.
 
-Weights and caps are limits (``operation_models``). Rows are made when a lane or tenant first has work, and change only
-under the head of the log.
+Weights and caps are limits (``operation_models``). Rows are inserted when a lane or tenant first has work, and change
+only under the head of the log.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LaneShare(models.Model):
 
 
 class TenantShare(models.Model):
-    """What a tenant ("" = segments) has paid in a lane; ``is_awake`` says that a queue of it is noticed as ready."""
+    """The virtual times of a tenant ("" = segments) in a lane; ``is_awake``: one of its queues is marked as ready."""
 
     lane = ByteOrderedField(max_length=LANE_NAME_MAX)
     tenant = ByteOrderedField(max_length=TENANT_NAME_MAX, blank=True)
@@ -45,7 +45,7 @@ class TenantShare(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["lane", "tenant"], name="tenant_share_unique")]
         indexes = [
-            # "Who with work has had least?" (poll)
+            # "Which tenant with work has the least virtual time?" (poll)
             models.Index(
                 fields=["lane", "virtual_time", "tenant"], condition=Q(is_awake=True), name="tenant_share_neediest"
             ),

@@ -1,7 +1,7 @@
-"""What keeps jobs from being taken though workers poll: caps that are reached, and pins to who does not poll.
+"""Why jobs are not assigned although workers poll: caps that are reached, and pins to workers that do not poll.
 
-Jobs that nobody may take now hold no place on the schedule against others: they could wait for ever, and what else
-there is to do would wait with them.
+Jobs that no worker may take do not count against the queue limit: they might wait without end, and would block all
+other work.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CAPS = (LimitName.RUNNING_MAX, LimitName.RUNNING_BYTES_MAX)
 
 
 def unclaimable_jobs(paused: Iterable[PausedScope], *, wall_ms: int) -> QuerySet[Job]:
-    """Return the waiting jobs that no polling worker may take: paused, or pinned to who does not poll."""
+    """Return the waiting jobs that no polling worker may take: paused, or pinned to workers that do not poll."""
     held = Q(pk__in=[])
     for scope in paused:
         if scope.mode is PauseMode.PAUSE:
@@ -35,24 +35,26 @@ def unclaimable_jobs(paused: Iterable[PausedScope], *, wall_ms: int) -> QuerySet
 
 
 def jobs_with_unmatched_pins(*, wall_ms: int) -> QuerySet[Job]:
-    """Return the waiting jobs whose pins no polling worker fits."""
+    """Return the waiting jobs whose pins match no polling worker."""
     return unclaimable_jobs((), wall_ms=wall_ms)
 
 
 def pin_words(job: Job, *, wall_ms: int) -> str:
-    """Return who alone may take a job and does not poll, in words; "" if somebody who may polls."""
+    """Return which workers, none of which polls, a job is pinned to, as text; "" if one of them polls."""
     pins = _unmatched_pins(wall_ms).filter(job=job).order_by("kind", "value")
     return " and ".join(_words(pin) for pin in pins)
 
 
 def cap_words(now_ms: int, *, lane: str, tenant: str) -> str:
-    """Return which cap keeps more jobs of this lane and tenant from running now, in words; "" if none does."""
+    """Return the cap that prevents more jobs of this lane and tenant from running now, as text; "" if none does."""
     return "".join(caps_reached(now_ms, [(lane, tenant)]))
 
 
 def caps_reached(now_ms: int, places: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """Return, in words, the caps that are reached among these lanes and tenants, of each the first: at most four
-    queries, whatever their number."""
+    """Return, as text, the caps that are reached among these lanes and tenants, of each the first.
+
+    At most four queries, whatever their number.
+    """
     if not LimitChange.objects.filter(name__in=CAPS, is_superseded=False).exists():
         return ()
     asked = sorted(set(places))
@@ -72,7 +74,7 @@ def caps_reached(now_ms: int, places: Iterable[tuple[str, str]]) -> tuple[str, .
 
 def _cap_words(name: str, limits: EffectiveLimits, scope: Mapping[str, str], running: Mapping[str, int] | None) -> str:
     jobs_max, bytes_max = (limits.value(cap, 0, **scope) for cap in CAPS)
-    if running is None:  # nothing runs there
+    if running is None:  # no job runs there
         return ""
     if 0 < jobs_max <= running["count"]:
         return f"{name} runs {running['count']} of the {jobs_max} jobs it may"
@@ -82,7 +84,7 @@ def _cap_words(name: str, limits: EffectiveLimits, scope: Mapping[str, str], run
 
 
 def _unmatched_pins(wall_ms: int) -> QuerySet[JobPin]:
-    """Return the pins that every polling worker is kept off by."""
+    """Return the pins that exclude every polling worker."""
     kinds = JobPin.Kind
     if not (rules := set(JobPin.objects.values_list("kind", "value").distinct())):
         return JobPin.objects.none()

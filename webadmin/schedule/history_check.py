@@ -1,4 +1,4 @@
-"""Whether the database is an older copy, looked at when a process that takes commands begins."""
+"""Detect at the start of a process that takes commands whether the database is an older copy."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import threading
 log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 5.0
-"""How long a process waits for its check: gunicorn ends one that has not begun to serve after 30 s."""
+"""How long a process waits for its check: gunicorn kills one that has not begun to serve after 30 s."""
 
 
 def check_history(wait_seconds: float = WAIT_SECONDS) -> threading.Thread:
     """Continue the command log if the bucket shows that the database is an older copy; return the checking thread.
 
-    Web, control and writer processes call it when they start. This waits for the thread, so that it is done before the
-    first command, but not longer than ``wait_seconds``: with a database or an object store that does not answer the
-    thread goes on, and the task of every minute looks again.
+    Web, control and writer processes call it when they start. It waits for the thread, so that the check precedes the
+    first command, but at most ``wait_seconds``: if the database or the object store does not answer, the thread
+    continues, and the task of every minute checks again.
     """
     thread = threading.Thread(target=_note_positions, name="history-check", daemon=True)
     thread.start()

@@ -1,7 +1,7 @@
-"""Whether bad sources of a place are kept out, or that is stopped; and the count of recent sources that decides it.
+"""Whether bad sources of a place are quarantined, or quarantine is stopped; and the counts of recent sources for it.
 
 A place is what shares a store and an owner: a table, or a tenant of a bucket. The index of profiles is one place, "":
-only our own writers make its blocks.
+its blocks are written by our own writers only.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ RECENT_MS = 3_600_000
 
 
 class FoundBad(NamedTuple):
-    """A source that is about to be kept out: the class of its error, and when it arrived, by the clock of its lane."""
+    """A source to be quarantined: the class of its error, and when it arrived, by the clock of its lane."""
 
     error_class: str
     arrived_ms: int
 
 
 def open_stops() -> list[IsolationStop]:
-    """Return the stops that wait for a decision, by lane and place."""
+    """Return the stops without a decision, by lane and place."""
     return list(IsolationStop.objects.filter(ended_at_ms=None).order_by("lane", "place"))
 
 
 def open_stop(lane: str, place: str) -> IsolationStop | None:
-    """Return the stop of a place that waits for a decision, None if its bad sources are kept out."""
+    """Return the stop of a place that has no decision yet; None if its bad sources are quarantined."""
     return IsolationStop.objects.filter(lane=lane, place=place, ended_at_ms=None).first()
 
 
 def stopped_places(lane: str) -> list[str]:
-    """Return the places of a lane whose bad sources are not kept out until somebody decides."""
+    """Return the places of a lane whose bad sources are not quarantined until an operator decides."""
     return list(IsolationStop.objects.filter(lane=lane, ended_at_ms=None).values_list("place", flat=True))
 
 
 def stops_in_words() -> str:
-    """Return the first stop and the number of others, "" if there is none."""
+    """Return the first stop and the number of others as text, "" if there is none."""
     stops = open_stops()
     more = f", and {len(stops) - 1} more" if len(stops) > 1 else ""
     return f"{stops[0].where}: {stops[0].reason}{more}" if stops else ""
 
 
 def recent_sources(lane_name: str, place: str, found: Sequence[FoundBad] = ()) -> RecentSources:
-    """Return the sources of a place that were kept out, or failed alone, and those that were merged, within
-    ``RECENT_MS`` and since the last decision; ``found`` ones are about to be kept out.
+    """Count the sources of a place that were quarantined or failed alone, and those that were merged.
 
+    Only sources within ``RECENT_MS`` and since the last decision count; ``found`` ones are about to be quarantined.
     Sources that arrived before an operator decided to quarantine are not counted as bad: that decision was about them.
     """
     lane, time = lane_of(lane_name), read_time()

@@ -1,4 +1,4 @@
-"""What the admin shows of jobs, queues, workers and commands: cells of lists and the sections of their pages."""
+"""Cells and page sections of jobs, queues, workers and commands in the admin."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OUTCOME_TONES = {
 
 
 def state_badge(job: Job, now_ms: int) -> SafeString:
-    """Return the state; a lease that is over is shown as such, a parked job with its reason."""
+    """Return the badge of the state; an expired lease is shown as such, a parked job with its reason."""
     words = state_words(job, now_ms)
     if has_expired(job, now_ms):
         return show.badge("lease over", "warn", words)
@@ -44,43 +44,43 @@ def state_badge(job: Job, now_ms: int) -> SafeString:
 
 
 def state_words(job: Job, now_ms: int) -> str:
-    """Return what the state means for this job, or why it is parked."""
+    """Return the meaning of the state for this job, or why it is parked."""
     if has_expired(job, now_ms):
         return "its worker fell silent; it goes to the next worker that polls, and counts as failed once more"
     return job.parked_reason or TONES[JobState(job.state)][1]
 
 
 def state_with_reason(job: Job, now_ms: int) -> SafeString:
-    """Return the state and, if the job is parked, why."""
+    """Return the state and, for a parked job, the reason."""
     badge = state_badge(job, now_ms)
     return show.note(badge, job.parked_reason) if job.parked_reason else badge
 
 
 def has_expired(job: Job, now_ms: int) -> bool:
-    """Say whether the job's lease is over and nobody has taken it over yet."""
+    """Return whether the job's lease has expired and the job was not reassigned yet."""
     return job.state == JobState.LEASED.value and job.lease_expires_ms is not None and now_ms > job.lease_expires_ms
 
 
 def lease_left(job: Job, now_ms: int) -> SafeString | str:
-    """Return how long the lease still runs, in command time."""
+    """Return how long the lease remains, in command time."""
     if job.lease_expires_ms is None:
         return show.NOTHING
     return show.hint(lease_left_text(job, now_ms), f"until {show.moment_text(job.lease_expires_ms)} command time")
 
 
 def lease_left_text(job: Job, now_ms: int) -> str:
-    """Return how long a leased job's lease still runs, or since when it is over."""
+    """Return how long a leased job's lease remains, or since when it has expired."""
     left_ms = (job.lease_expires_ms or 0) - now_ms
     return f"{show.duration_text(left_ms)} left" if left_ms >= 0 else f"over since {show.duration_text(-left_ms)}"
 
 
 def failures(job: Job) -> SafeString | str:
-    """Return the failures, coloured when there are some."""
+    """Return the number of failures, coloured if it is not 0."""
     return show.badge(str(job.failures), "warn", "runs that failed or whose lease ran out") if job.failures else "0"
 
 
 def progress(job: Job) -> SafeString | str:
-    """Return how far the run is that the worker reported last."""
+    """Return the progress that the worker last reported."""
     told = job.progress
     if job.state != JobState.LEASED.value or not isinstance(told, dict):
         return show.NOTHING
@@ -88,12 +88,12 @@ def progress(job: Job) -> SafeString | str:
 
 
 def tenant_text(tenant: str) -> str:
-    """Return the tenant of a job or queue; "" stands for segments, which hold all tenants."""
+    """Return the tenant of a job or queue; "" stands for segments, which contain all tenants."""
     return tenant or SEGMENT_TENANT
 
 
 def job_sections(job: Job, now_ms: int) -> list[Section]:
-    """Return what the page of a job shows of the schedule; the index adds sources and results."""
+    """Return the schedule's sections of a job's page; the lane adds sources and results."""
     attempts = queries.attempts_of(job)
     indexes = [job.created_command_index, job.token, job.finished_command_index or 0]
     walls = wall_times([*indexes, *(attempt.token for attempt in attempts)])
@@ -182,7 +182,7 @@ def _ran_for(attempt: Attempt, now_ms: int) -> str:
 
 
 def outcome(attempt: Attempt) -> SafeString:
-    """Return how a run ended, and the worker's or the service's reason."""
+    """Return how an attempt ended, with the worker's or the service's reason."""
     badge = show.badge(attempt.outcome, OUTCOME_TONES[AttemptOutcome(attempt.outcome)])
     reason = reason_text(attempt.reason)
     return show.note(badge, reason) if reason else badge
@@ -201,7 +201,7 @@ def reason_text(reason: object) -> str:
 
 
 def command_table(title: str, commands: Sequence[Command]) -> Table:
-    """Return commands as a table. People ask when by their own clock: command time may have stood still since."""
+    """Return commands as a table, in wall time: command time may have stopped in between."""
     now = timezone.now()
     return Table(
         title=title,
@@ -221,7 +221,7 @@ def command_table(title: str, commands: Sequence[Command]) -> Table:
 
 
 def change_text(command: Command) -> str:
-    """Return a change set in a few words: ``created 2, assigned 1``."""
+    """Return a change set as a short text: ``created 2, assigned 1``."""
     counts = queries.change_counts(command)
     if counts:
         return ", ".join(f"{part.replace('_', ' ')} {count}" for part, count in counts.items())
@@ -231,7 +231,7 @@ def change_text(command: Command) -> str:
 
 
 def worker_badge(worker: Worker, *, lease_seconds: int, now: datetime) -> SafeString:
-    """Return whether a worker is heard of; one that is silent has lost its leases or soon will."""
+    """Return whether a worker polls; a silent one has lost its leases or soon will."""
     if worker.credential.revoked_at is not None:
         return show.badge("revoked", "bad", "its credential was revoked")
     if worker.last_poll_at is None:
@@ -243,7 +243,7 @@ def worker_badge(worker: Worker, *, lease_seconds: int, now: datetime) -> SafeSt
 
 
 def holder(job: Job, now_ms: int) -> SafeString | str:
-    """Return who holds a job, for how long, and under which token."""
+    """Return which worker holds a job, for how long, and under which token."""
     if job.worker is None:
         return show.NOTHING
     if job.state != JobState.LEASED.value:

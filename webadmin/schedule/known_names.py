@@ -1,4 +1,4 @@
-"""Which lanes, tenants and jobs an operator may name: a misspelt scope must not pass silently."""
+"""Lanes, tenants and jobs that an operator may name: a misspelt scope must not pass silently."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from webadmin.schedule.models import Job
 
 
 def is_known_tenant(name: str) -> bool:
-    """Say whether anything of this tenant was ever seen in any lane; "" stands for segments."""
+    """Return whether a tenant has ever had data in any lane; "" stands for segments."""
     return (
         not name
         or Tenant.objects.filter(name=name).exists()
@@ -20,14 +20,14 @@ def is_known_tenant(name: str) -> bool:
 
 
 def check_lane(scope: Scope) -> None:
-    """Raise ScopeRefused if the scope names a lane that there is not: lanes do not come later, as tenants do."""
+    """Raise ScopeRefused if the scope names an unknown lane: unlike tenants, lanes are not created later."""
     names = [lane.name for lane in lanes()]
     if scope.kind is ScopeKind.LANE and scope.value not in names:
         raise ScopeRefused(f"no lane {scope.value[:40]!r}: name one of {', '.join(names)}")
 
 
 def scope_notes(scope: Scope) -> tuple[str, ...]:
-    """Return what an operator should know of a scope that holds nothing yet."""
+    """Return notes about a scope that contains nothing yet."""
     if scope.kind is ScopeKind.TENANT and not is_known_tenant(scope.value):
         return (f"no tenant {scope.value!r} is known: this holds only once data of a tenant of that name arrives",)
     if scope.kind is ScopeKind.JOB and not Job.objects.filter(name=scope.value).exists():

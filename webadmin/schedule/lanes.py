@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """A job whose worker reports success under the current token, and the result as it came: it may be anything."""
+    """A job whose worker reports success under the current token, with the unvalidated result."""
 
     job: Job
     result: dict[str, Any] | None
 
 
 class Accepted(NamedTuple):
-    """A result that fits, and what the lane needs to put it in the place of the sources."""
+    """A validated result, and the data that the lane needs to replace the sources by it."""
 
     result: JobResult
     swap: Any
@@ -56,7 +56,7 @@ class SwapMoment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """Who asks for jobs, which workers there are, and when it is (command time); ``lease_ms`` is a lease."""
+    """The polling worker, all workers, and the command time of a poll; ``lease_ms`` is the length of a lease."""
 
     worker: str
     workers: frozenset[str]
@@ -66,7 +66,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """How many jobs a poll wants planned (``job_max``), at which command time, and what is out of bounds for it.
+    """The number of jobs a poll wants planned (``job_max``), its command time, and what is excluded.
 
     ``wall_ms`` is wall time; ``capped`` are tenants at or near their caps.
     """
@@ -83,7 +83,7 @@ Sample = tuple[tuple[str, ...], float]
 
 
 class LanePlans(ABC):
-    """What one poll has read of a lane's ready queues. Nothing is locked: ``LaneWrite`` checks again."""
+    """A poll's snapshot of a lane's ready queues. Nothing is locked: ``LaneWrite`` checks again."""
 
     @abstractmethod
     def tenants(self) -> set[TenantKey]:
@@ -91,32 +91,32 @@ class LanePlans(ABC):
 
     @abstractmethod
     def plan(self, lanes: Sequence[LaneView], tenants: Sequence[TenantView]) -> tuple[PlannedQueue, ...]:
-        """Return the jobs to be made of the queues that are next by these shares."""
+        """Return the jobs to be planned from the queues that are next by these shares."""
 
     @abstractmethod
     def settle(self) -> bool:
-        """Record what was found on the way that changes only what polls look at; return whether to read again."""
+        """Write corrections that concern only the reads of polls; return whether to read again."""
 
 
 class LaneWrite:
-    """What a lane writes in the transaction of one command, beside the rows of jobs.
+    """The writes of a lane in the transaction of one command, except for the rows of jobs.
 
-    The order is ``take_sources``, ``check_sources``, ``swap``, ``finish``; all but the first under the head. This class
-    is for lanes that only replace sources.
+    The sequence is ``take_sources``, ``check_sources``, ``swap``, ``finish``; all but the first under the head. This
+    class is for lanes that only replace sources.
     """
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
 
     def take_sources(self, planned: Sequence[tuple[int, PlannedWork]]) -> None:
-        """Give the planned jobs, each with its row id, their sources."""
+        """Assign their sources to the planned jobs, each given with its row id."""
         assert not planned, "a lane whose jobs are planned by polls has a LaneWrite of its own"
 
     def check_sources(self) -> None:
         """Raise StaleSnapshot unless all sources were still there."""
 
     def job_spec(self, plan: PlannedWork) -> dict[str, Any]:
-        """Return what the row of a planned job keeps of its specification, as JSON."""
+        """Return the specification that is stored in the row of a planned job, as JSON."""
         raise NotImplementedError(f"the lane {self.lane.name} plans no jobs in polls")
 
     def swap(self, swaps: Sequence[Any], prepared: Any, moment: SwapMoment) -> None:
@@ -124,12 +124,14 @@ class LaneWrite:
         self.lane.swap(swaps, prepared, moment)
 
     def finish(self, now_ms: int) -> None:
-        """Bring up to date what depends on the changes, at the end of the transaction; ``now_ms`` is command time."""
+        """Update derived data at the end of the transaction; ``now_ms`` is command time."""
 
 
 class Waiting(NamedTuple):
-    """What waits in a lane before jobs are made of it: ``count`` things called ``unit`` in the tenant's ``name``.
-    ``words`` say when they will be done; ``size_bytes`` None: not known."""
+    """Sources of a lane that wait to be planned: ``count`` objects called ``unit`` in the tenant's ``name``.
+
+    ``words`` is when they will be done; ``size_bytes`` None: unknown.
+    """
 
     tenant: str
     name: str
@@ -141,14 +143,14 @@ class Waiting(NamedTuple):
 
 
 class QueuedSources(NamedTuple):
-    """How many sources wait in queues that polls plan from, and how many of them are in queues that are ready."""
+    """The number of sources in queues that polls plan from, and the number of them in ready queues."""
 
     count: int = 0
     due: int = 0
 
 
 class Trouble(NamedTuple):
-    """Something of a lane that stands still until somebody acts; ``code`` is stable, ``text`` names no tenant."""
+    """Something in a lane that is blocked until an operator acts; ``code`` is stable, ``text`` names no tenant."""
 
     code: str
     text: str
@@ -160,69 +162,73 @@ class Lane(ABC):
 
     name: ClassVar[str]
     ready_at_sql: ClassVar[str] = ""
-    """A query for the command time since when ``read_plans`` finds something, NULL for nothing; part of the first
-    statement of each poll. "" if the lane plans nothing in polls."""
+    """A query for the command time since when ``read_plans`` finds work, NULL if there is none.
+
+    It is part of the first statement of each poll. "" if the lane plans nothing in polls.
+    """
     plans_ahead: ClassVar[bool] = False
-    """Whether its jobs are made before a worker asks, so that many of them wait."""
+    """Whether its jobs are created before a worker polls, so that many of them may wait."""
     keeps_wall_time: ClassVar[bool] = True
     """Whether the rows of its sources carry wall time; those of the index carry command time."""
     ends_early: ClassVar[bool] = False
-    """Whether others may see the end of its jobs a moment before that is on disk: who acts on one outside of the
-    database commits something of its own or waits for the disk first."""
+    """Whether the end of its jobs may become visible shortly before it is durable.
+
+    A reader that acts on it outside of the database must commit something of its own or call ``wait_for_disk`` first.
+    """
 
     @abstractmethod
     def specs(self, jobs: Sequence[Job], fence: int) -> dict[int, dict[str, Any]]:
-        """Return, by row id, what the workers are told of jobs just assigned under this token, as JSON."""
+        """Return, by row id, the specifications for workers of jobs just assigned under this token, as JSON."""
 
     @abstractmethod
     def check(self, finished: Sequence[Finished]) -> list[Accepted | FailureReason]:
-        """Compare results with what is known of their jobs. Nothing is locked: ``swap`` checks again what it needs."""
+        """Validate results against their jobs. Nothing is locked: ``swap`` checks again what it needs."""
 
     def prepare(self, swaps: Sequence[Any]) -> Any:
-        """Make sure that what the swaps refer to has rows, before the turn; ``swap`` is given what this returns."""
+        """Insert rows that the swaps refer to, before the head is taken; the return value is passed to ``swap``."""
         return None
 
     def swap(self, swaps: Sequence[Any], prepared: Any, moment: SwapMoment) -> None:
-        """Put results in the place of sources, inside the transaction that completes their jobs and under the head.
+        """Replace sources by results, inside the transaction that completes their jobs and under the head.
 
-        Raises SourcesChanged, which undoes it all, unless every source is still live and the job's. For lanes without
-        a LaneWrite of their own.
+        Raises SourcesChanged, which rolls the transaction back, unless every source is still live and owned by the job.
+        For lanes without a LaneWrite of their own.
         """
         raise NotImplementedError(f"the lane {self.name} replaces no sources")
 
     def swapped(self, swaps: Sequence[Any]) -> None:  # noqa: B027
-        """Go on after a transaction that put results in place. It must not fail: the poll is answered right after."""
+        """Run the lane's work after the commit of swaps. It must not fail: the poll is answered right after."""
 
     @abstractmethod
     def kept(self, result: JobResult) -> dict[str, Any]:
-        """Return what the row of a finished job keeps of its result, as JSON."""
+        """Return the result that is stored in the row of a finished job, as JSON."""
 
     def read_plans(self, request: PlanRequest) -> LanePlans | None:
-        """Read the ready queues that up to ``job_max`` jobs may be planned from; None if there are none."""
+        """Read the ready queues from which up to ``job_max`` jobs may be planned; None if there are none."""
         return None
 
     def open_write(self, plans: LanePlans | None = None, *, limits: Limits | None = None) -> LaneWrite:
-        """Return what the lane writes with one command. ``plans`` are those that the command's jobs come from."""
+        """Return the lane's writes of one command. ``plans`` are those from which the command's jobs are planned."""
         return LaneWrite(self)
 
     def has_waiting_sources(self) -> bool:
-        """Return whether sources wait that only the passing of command time makes a job of."""
+        """Return whether sources wait that only the passing of command time turns into a job."""
         return False
 
     def offered(self, jobs: Sequence[Job], offer: Offer) -> list[Job]:
-        """Return those of the waiting jobs that the worker may take now; only of lanes that plan ahead."""
+        """Return the waiting jobs that the worker may take now; only for lanes that plan ahead."""
         return list(jobs)
 
     def explain(self, name: str) -> list[Explanation]:
-        """Explain what the lane knows by this name, such as the id of a block or the path of a file."""
+        """Explain the lane's objects of this name, such as the id of a block or the path of a file."""
         return []
 
     def has_tenant(self, name: str) -> bool:
-        """Say whether the lane knows a tenant of this name, beside those of the index."""
+        """Return whether the lane has a tenant of this name, beside those of the index."""
         return False
 
     def waiting(self, tenant: str | None = None) -> list[Waiting]:
-        """Return what waits to be planned, of all tenants or of one, beside ``queued``."""
+        """Return the sources that wait to be planned, of all tenants or of one, beside ``queued``."""
         return []
 
     def queued(self, scope: Scope, now_ms: int) -> QueuedSources:
@@ -230,7 +236,7 @@ class Lane(ABC):
         return QueuedSources()
 
     def kept_by_deletion(self, tenant: str) -> list[str]:
-        """Return in sentences what a tenant has in this lane that a request to delete its data leaves as it is."""
+        """Return, as sentences, what a request to delete a tenant's data does not delete in this lane."""
         return []
 
     def samples(self, things_max: int) -> Iterable[tuple[str, list[Sample]]]:
@@ -238,24 +244,26 @@ class Lane(ABC):
         return ()
 
     def troubles(self) -> list[Trouble]:
-        """Return what stands still until somebody acts, beside parked jobs."""
+        """Return what is blocked until an operator acts, beside parked jobs."""
         return []
 
     def jobs_of(self, place: str) -> Q:
-        """Return the condition on jobs of the lane that are of this place."""
+        """Return the condition that selects jobs of the lane in this place."""
         return Q()
 
     def bad_sources(self, place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
-        """Return, by error class, how many sources of a place were kept out or failed alone since then, and are out
-        still, of those that arrived after ``accepted_ms``; both by the lane's clock."""
+        """Count, by error class, the sources of a place that were quarantined or failed alone since ``since_ms``.
+
+        Only those count that are still out and arrived after ``accepted_ms``; both times are by the lane's clock.
+        """
         return Counter()
 
     def let_in(self, place: str, since_ms: int, order: Order) -> list[OperationOutcome]:
-        """Let sources of a place in again that were kept out since then, by the lane's clock: it is repaired."""
+        """Release the sources of a repaired place that were quarantined since ``since_ms``, by the lane's clock."""
         return []
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
-        """Return what a job's page shows of its sources and results; ``now_ms`` is command time."""
+        """Return the sections of a job's page about its sources and results; ``now_ms`` is command time."""
         return []
 
     @abstractmethod
@@ -264,11 +272,11 @@ class Lane(ABC):
 
     @abstractmethod
     def give_back(self, run: Operation, jobs: Sequence[Job]) -> None:
-        """Let go of the sources of parked jobs, so that they are planned anew; the jobs end right after."""
+        """Release the sources of parked jobs, so that they are planned again; the caller ends the jobs right after."""
 
 
 class LaneUnknown(LithifyError):
-    """A job is of a lane that this build does not have."""
+    """A job belongs to a lane that this build does not have."""
 
     code = "lane_unknown"
 
@@ -277,7 +285,7 @@ _lanes: dict[str, Lane] = {}
 
 
 def register(lane: Lane) -> None:
-    """Make a lane known, under its name."""
+    """Register a lane under its name."""
     _lanes[lane.name] = lane
 
 
@@ -295,7 +303,7 @@ def lanes() -> list[Lane]:
 
 
 def by_lane(jobs: Iterable[Job]) -> dict[str, list[Job]]:
-    """Return the jobs of each lane, in their order."""
+    """Return the jobs by lane, in their given sequence."""
     found: defaultdict[str, list[Job]] = defaultdict(list)
     for job in jobs:
         found[job.lane].append(job)
@@ -303,7 +311,7 @@ def by_lane(jobs: Iterable[Job]) -> dict[str, list[Job]]:
 
 
 def lane_write(run: Operation, name: str) -> LaneWrite:
-    """Return what an operation writes of a lane beside jobs; it is finished at the end of the transaction."""
+    """Return the lane's writes of an operation; ``finish`` is called at the end of the transaction."""
     if name not in run.writes:
         run.writes[name] = lane_of(name).open_write()
     write = run.writes[name]
@@ -312,7 +320,7 @@ def lane_write(run: Operation, name: str) -> LaneWrite:
 
 
 def check_results(finished: Sequence[Finished]) -> dict[str, Accepted | FailureReason]:
-    """Return, by job name, which results fit, or why not."""
+    """Return, by job name, the accepted result or why it was rejected."""
     checked: dict[str, Accepted | FailureReason] = {}
     for name in by_lane(one.job for one in finished):
         own = [one for one in finished if one.job.lane == name]
@@ -321,5 +329,5 @@ def check_results(finished: Sequence[Finished]) -> dict[str, Accepted | FailureR
 
 
 def prepare_swaps(coming: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """Return, by lane, what its swaps refer to."""
+    """Return, by lane, the rows that its swaps refer to."""
     return {name: lane_of(name).prepare(swaps) for name, swaps in coming.items()}

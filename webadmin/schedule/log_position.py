@@ -1,8 +1,9 @@
 """The position of the command log in the bucket: ``log/<epoch>/position``, a JSON object.
 
-It says how far the log was when something outside of the database was last done on its word. A database that does not
-contain this very entry went back in time (a failover that lost commits, a recovery to an earlier time, an old copy), or
-is another one that uses the same bucket. ``entry`` tells entries of equal index in two histories apart.
+It records the last entry of the log when objects outside of the database were last changed on the basis of it. A
+database that does not contain this very entry was restored to an earlier time (a failover that lost commits, a
+recovery, an old copy), or is another one that uses the same bucket. ``entry`` distinguishes entries of equal index in
+two histories.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ POSITION = "position"
 FORMAT_VERSION = 1
 POSITION_BYTES_MAX = 4096
 EPOCHS_MAX = 1000
-"""More are not left behind by any number of restores; reading stops with an error."""
+"""No number of restores leaves more; reading stops with an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,15 +53,17 @@ class LogPosition:
 
 
 def entry_digest(command: Command) -> str:
-    """Return what tells an entry from one of the same index in another history."""
+    """Return a digest that distinguishes an entry from one of the same index in another history."""
     wall_ms = round(command.wall_time.timestamp() * 1000)
     text = f"{command.index} {command.kind} {command.actor} {command.command_time_ms} {wall_ms}"
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def read_positions(store: ObjectStore) -> Iterator[LogPosition]:
-    """Yield the position of every epoch in the bucket. Raises StorageError, and BadObject for one that is none: then
-    nobody can say whether the log is behind it."""
+    """Yield the position of every epoch in the bucket.
+
+    Raises StorageError, and BadObject for an invalid position: then it is unknown whether the log is behind it.
+    """
     for count, info in enumerate(store.list(f"{LOG}/")):
         if count == EPOCHS_MAX:
             raise BadObject("log position", -1, f"more than {EPOCHS_MAX} objects below {LOG}/", info.key)
@@ -68,12 +71,12 @@ def read_positions(store: ObjectStore) -> Iterator[LogPosition]:
             raise BadObject("log position", -1, f"{info.size} bytes, at most {POSITION_BYTES_MAX} expected", info.key)
         try:
             yield decode_position(info.key, store.get(info.key))
-        except ObjectNotFound:  # removed since the listing by whoever repaired the index
+        except ObjectNotFound:  # removed since the listing by a repair of the index
             continue
 
 
 def decode_position(key: str, data: bytes) -> LogPosition:
-    """Decode a position; BadObject naming its key if it is none."""
+    """Decode a position. Raises BadObject, which names its key, if it is invalid."""
     try:
         document = json.loads(data)
         position = LogPosition(

@@ -1,7 +1,7 @@
 """The command log, jobs with their attempts, workers, and the limits an operator may change.
 
-Columns named ``…_ms`` are milliseconds: command time, unless the comment says wall time. Command indexes are plain
-numbers, not foreign keys: old entries of the log are dropped behind a snapshot while their indexes stay in use.
+Columns named ``…_ms`` are milliseconds: command time, unless the comment states wall time. Command indexes are plain
+numbers, not foreign keys: old entries of the log are deleted behind a snapshot while their indexes stay in use.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SERVER_MAX = 100
 
 
 class SingleRow(models.Model):
-    """A table with exactly one row, number 1, made by a migration."""
+    """A table with exactly one row, number 1, inserted by a migration."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
 
@@ -30,7 +30,7 @@ class SingleRow(models.Model):
 
 
 class LogHead(SingleRow):
-    """The place where the command log grows; whoever extends the log holds this row.
+    """The head of the command log; a transaction that appends to the log locks this row.
 
     ``server`` is the run of the database server that wrote the last command (``columns.server_column``), "" while
     unknown.
@@ -38,9 +38,9 @@ class LogHead(SingleRow):
 
     last_index = models.BigIntegerField(default=0)
     command_time_ms = models.BigIntegerField(default=0)
-    # The database's clock (wall time) when command_time_ms was set: command time runs on from there.
+    # The database's clock (wall time) when command_time_ms was set: command time continues from there.
     clock_ms = models.BigIntegerField(default=0)
-    # Waiting, blocked and leased jobs: what the queue limit is compared with, without counting rows.
+    # Waiting, blocked and leased jobs, compared with the queue limit without counting rows.
     live_job_count = models.PositiveIntegerField(default=0)
     server = models.CharField(max_length=SERVER_MAX, blank=True, default="")
 
@@ -52,9 +52,9 @@ class LogHead(SingleRow):
 
 
 class PositionMark(SingleRow):
-    """The epoch of this log, and up to which command a position was, or is being, written to the bucket.
+    """The epoch of this log, and the last command whose position was, or is being, written to the bucket.
 
-    An epoch names a history: it is made with the first position, and anew whenever the log is continued behind a
+    An epoch names a history: it is created with the first position, and again whenever the log is continued beyond a
     history that may be lost. ``claimed_index`` only grows.
     """
 
@@ -116,7 +116,7 @@ class Command(models.Model):
 
 
 class Worker(models.Model):
-    """A compactor node as the service sees it."""
+    """A compactor node known to the service."""
 
     name = ByteOrderedField(max_length=100)
     credential = models.ForeignKey(WorkerCredential, on_delete=models.PROTECT, related_name="workers")
@@ -151,10 +151,10 @@ class Job(models.Model):
     lease_expires_ms = models.BigIntegerField(null=True)
     failures = models.PositiveIntegerField(default=0)
     parked_reason = models.CharField(max_length=500, blank=True)
-    # Only of parked jobs; "" there means evicted: the schedule itself parks for no other cause.
+    # Only of parked jobs; "" there means evicted: the schedule itself parks for no other reason.
     parked_kind = models.CharField(max_length=11, blank=True, choices=[(kind.value, kind.value) for kind in ParkedKind])
     added_at_ms = models.BigIntegerField()
-    # Its place among the jobs of its tenant; engine.schedule.priority says how it comes about.
+    # Its sort key among the jobs of its tenant; engine.schedule.priority defines it.
     priority_ms = models.BigIntegerField(default=0)
     assigned_at_ms = models.BigIntegerField(null=True)
     finished_at_ms = models.BigIntegerField(null=True)
@@ -193,7 +193,7 @@ class Job(models.Model):
                 name="job_done_by_a_command",
             ),
         ]
-        # The state stands in front although it is the same in all entries: otherwise SQLite prefers the last index.
+        # The state is the first column although it is the same in all entries: otherwise SQLite prefers the last index.
         indexes = [
             # "Which waiting job of this lane comes first?" (poll)
             models.Index(
@@ -207,7 +207,7 @@ class Job(models.Model):
                 condition=Q(state=JobState.WAITING.value),
                 name="job_waiting_of_tenant",
             ),
-            # "Whose lease is over?" (poll)
+            # "Which leases have expired?" (poll)
             models.Index(
                 fields=["state", "lease_expires_ms"],
                 condition=Q(state=JobState.LEASED.value),
@@ -229,7 +229,7 @@ class Job(models.Model):
 
 
 class Attempt(models.Model):
-    """One run of a job under one token, and how it ended."""
+    """One attempt of a job under one token, and how it ended."""
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts", db_index=False)
     token = models.BigIntegerField()
@@ -255,7 +255,7 @@ class Attempt(models.Model):
 
 
 class Limits(SingleRow):
-    """Bounds of the schedule; 0 means without limit (not for the lease)."""
+    """Limits of the schedule; 0 means without limit (not for the lease)."""
 
     lease_seconds = models.PositiveIntegerField(default=15)
     failures_max = models.PositiveIntegerField(default=3)

@@ -1,4 +1,4 @@
-"""Operators' orders as JSON: every field is checked, every refusal names it; and what is on record, as JSON."""
+"""Operators' actions as JSON: every field is checked, every error names it; and records as JSON."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ SCOPE_KINDS = [kind.value for kind in ScopeKind]
 
 
 def order_from_json(fields: Fields, actor: str) -> Order:
-    """Read why it is asked, and whether it is only a question; the why is not optional."""
+    """Read the reason of an action, which is required, and whether it is a dry run."""
     return Order(actor=actor, why=fields.text("why", WHY_MAX, empty=False), is_dry_run=flag(fields, "dry_run"))
 
 
 def read_order(request: Request, shape: type[Serializer]) -> tuple[Fields, Order]:
-    """Return the fields of a request's body, which are those of this shape, and who asks why."""
+    """Return the fields of a request's body, validated by this shape, and the actor, reason and dry-run flag."""
     fields = Fields.of(request.data, "$")
     refuse_unknown(fields, shape)
     return fields, order_from_json(fields, f"credential:{request.user.name}")
 
 
 def refuse_unknown(fields: Fields, shape: type[Serializer]) -> None:
-    """Refuse fields that the shape of an order does not have, in the objects within it too; not in lists of things."""
+    """Reject fields that the shape does not have, in nested objects too; not in lists of objects."""
     known = shape().fields
     fields.reject_unknown(known)
     for name, field in known.items():
@@ -47,7 +47,7 @@ def refuse_unknown(fields: Fields, shape: type[Serializer]) -> None:
 
 
 def scope_from_json(fields: Fields) -> Scope:
-    """Read the scope of a limit or pause; without one it is everything."""
+    """Read the scope of a limit or pause; the default is everything."""
     scope = fields.optional("scope")
     if scope is None:
         return Scope(ScopeKind.GLOBAL)
@@ -55,7 +55,7 @@ def scope_from_json(fields: Fields) -> Scope:
 
 
 def filter_from_json(fields: Fields) -> JobFilter:
-    """Read which jobs are meant; what is absent does not narrow them."""
+    """Read the filter of jobs; absent fields do not narrow it."""
     wanted = fields.optional("filter") or Fields("$.filter", {})
     kind = _text(wanted, "kind", ERROR_CLASS_MAX)
     if kind is not None:
@@ -74,13 +74,13 @@ def filter_from_json(fields: Fields) -> JobFilter:
 
 
 def limit_from_json(fields: Fields) -> tuple[LimitName, int | None]:
-    """Read a limit's name and value; null takes back what was set."""
+    """Read a limit's name and value; null removes the value that was set."""
     name = LimitName(fields.choice("limit", [name.value for name in LimitName]))
     return name, integer_or_null(fields, "value", COUNT_MAX)
 
 
 def flag(fields: Fields, name: str) -> bool:
-    """Read a yes or no that is no if it is absent."""
+    """Read a boolean; absent means false."""
     value = fields.values.get(name, False)
     if not isinstance(value, bool):
         raise fields.error(name, "true or false is expected")
@@ -88,13 +88,15 @@ def flag(fields: Fields, name: str) -> bool:
 
 
 def integer(fields: Fields, name: str, high: int) -> int | None:
-    """Read a whole number from 0 that may be absent or null."""
+    """Read an integer from 0 to ``high`` that may be absent or null."""
     return None if fields.values.get(name) is None else fields.integer(name, 0, high)
 
 
 def integer_or_null(fields: Fields, name: str, high: int) -> int | None:
-    """Read a whole number from 0, or the null that takes back what was set. It must be there: a name that was written
-    wrongly takes nothing back."""
+    """Read an integer from 0 to ``high``, or null, which removes the value that was set.
+
+    The field is required: a misspelt name must not remove a value.
+    """
     if name not in fields.values:
         raise fields.error(name, f"a whole number from 0 to {high} is expected, or null to take back what was set")
     return integer(fields, name, high)
@@ -110,7 +112,7 @@ def text_item(fields: Fields, name: str, value: object, length_max: int) -> str:
 
 
 def limit_to_json(row: LimitChange, walls: WallTimes) -> dict[str, Any]:
-    """Return a limit as somebody set it, with wall times."""
+    """Return a change of a limit, with wall times."""
     return {
         "limit": row.name,
         "scope": {"kind": row.scope_kind, "value": row.scope_value},
@@ -138,7 +140,7 @@ def pause_to_json(row: Pause, walls: WallTimes) -> dict[str, Any]:
 
 
 def parked_to_json(jobs: Any) -> list[dict[str, Any]]:
-    """Return rows of the register (``parked_jobs``)."""
+    """Return parked jobs (``parked_jobs``) as JSON."""
     return [
         {
             "id": job.id,
@@ -160,7 +162,7 @@ def parked_to_json(jobs: Any) -> list[dict[str, Any]]:
 
 
 def stop_to_json(stop: IsolationStop, walls: WallTimes) -> dict[str, Any]:
-    """Return a stop of keeping bad sources of a place out."""
+    """Return a stop of quarantine."""
     return {
         "lane": stop.lane,
         "place": stop.place,

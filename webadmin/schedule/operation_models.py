@@ -1,6 +1,6 @@
-"""What operators set and what was set aside: limits with their history, pauses, pins, split jobs, stops of quarantine.
+"""Operators' settings and their consequences: limits with their history, pauses, pins, split jobs, stops of quarantine.
 
-Columns named ``…_ms`` are milliseconds of command time; ``command_index`` is the entry of the log that made the row.
+Columns named ``…_ms`` are milliseconds of command time; ``command_index`` is the entry of the log that created the row.
 Rows are history: they end, and are not deleted.
 """
 
@@ -21,9 +21,9 @@ SCOPE_KINDS = [(kind.value, kind.value) for kind in ScopeKind]
 
 
 class LimitChange(models.Model):
-    """A limit's value for a scope, as somebody set it; a null value takes back what was set there before.
+    """A limit's value for a scope, as an operator set it; a null value removes the one that was set before.
 
-    In force is, per limit and scope, the last row that has not run out. ``is_superseded`` rows can never be in force
+    In force is, per limit and scope, the last row that has not expired. ``is_superseded`` rows can never be in force
     again: a later one without an end covers them.
     """
 
@@ -49,7 +49,7 @@ class LimitChange(models.Model):
             ),
         ]
         indexes = [
-            # "What is in force there?" (poll)
+            # "Which limits are in force?" (poll)
             models.Index(
                 fields=["scope_kind", "scope_value", "name", "-id"],
                 condition=Q(is_superseded=False),
@@ -63,7 +63,7 @@ class LimitChange(models.Model):
 
 
 class Pause(models.Model):
-    """A part of the schedule that an operator holds still, until it is resumed or its time is over."""
+    """A paused part of the schedule, until it is resumed or the pause expires."""
 
     scope_kind = models.CharField(max_length=10, choices=SCOPE_KINDS)
     scope_value = ByteOrderedField(max_length=SCOPE_VALUE_MAX, blank=True)
@@ -98,7 +98,7 @@ class JobPin(models.Model):
     class Kind(models.TextChoices):
         WORKER = "worker", "only this worker"
         NEWER_THAN = "newer_than", "only newer builds than this"
-        NOT_BUILD = "not_build", "not this build"  # of orders given to former releases
+        NOT_BUILD = "not_build", "not this build"  # of pins of former releases
 
     job = models.ForeignKey("schedule.Job", on_delete=models.CASCADE, related_name="pins", db_index=False)
     kind = models.CharField(max_length=10, choices=Kind)
@@ -115,7 +115,7 @@ class JobPin(models.Model):
 
 
 class JobSplit(models.Model):
-    """``child`` has a part of the blocks that ``parent`` had; ``root`` is the planned job that all of it began with."""
+    """``child`` has a part of the blocks that ``parent`` had; ``root`` is the job that was originally planned."""
 
     child = models.OneToOneField("schedule.Job", on_delete=models.CASCADE, related_name="split_from")
     parent = models.ForeignKey("schedule.Job", on_delete=models.CASCADE, related_name="split_into")
@@ -128,9 +128,11 @@ class JobSplit(models.Model):
 
 
 class IsolationStop(models.Model):
-    """A stop of keeping bad sources of a place out: too many recent ones could not be merged. It lasts until an
-    operator decides whether they are tried again or quarantined. At most one is open per place. ``at_ms`` and
-    ``ended_at_ms`` are command time, ``ended_wall_ms`` is the wall time of the decision."""
+    """A stop of quarantine in a place, because too many recent sources could not be merged.
+
+    It lasts until an operator decides whether they are retried or quarantined. At most one is open per place. ``at_ms``
+    and ``ended_at_ms`` are command time, ``ended_wall_ms`` is the wall time of the decision.
+    """
 
     class Decision(models.TextChoices):
         RETRY = "retry", "try them again: the store is repaired"
@@ -164,5 +166,5 @@ class IsolationStop(models.Model):
 
     @property
     def where(self) -> str:
-        """The lane, and the place in it where that is not all."""
+        """The lane, and the place in it unless that is the whole lane."""
         return f"{self.lane} {self.place}" if self.place else self.lane

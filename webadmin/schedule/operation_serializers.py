@@ -1,4 +1,4 @@
-"""Operators' orders and answers as the OpenAPI page shows them; ``operation_messages`` is what checks them."""
+"""Operators' requests and answers in the OpenAPI schema; ``operation_messages`` validates them."""
 
 from __future__ import annotations
 

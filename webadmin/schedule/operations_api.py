@@ -1,4 +1,4 @@
-"""Operators' orders over HTTP: the same services as the admin's actions and the commands."""
+"""Operators' actions over HTTP: the same services as the admin's actions and the commands."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from webadmin.schedule.wall_times import WallTimes, wall_times
 
 ERRORS = dict.fromkeys((400, 401, 403, 404, 413, 415), ErrorSerializer)
 ROWS_MAX = 200
-"""Rows of one answer; ``before`` (the last row's id) asks for the next ones."""
+"""Rows per answer; ``before`` (the last row's id) requests the next ones."""
 JOB_ORDER: dict[str, Any] = {
     "request": shapes.JobOrderSerializer,
     "responses": {200: shapes.OutcomeSerializer, **ERRORS},
@@ -51,7 +51,7 @@ class OperatorView(APIView):
     permission_classes = [MayOperate]
 
     def read(self, shape: type[Serializer]) -> tuple[Fields, Order]:
-        """Return the body's fields, which are those of this shape, and who asks why."""
+        """Return the fields of a request's body, validated by this shape, and the actor, reason and dry-run flag."""
         return messages.read_order(self.request, shape)
 
 
@@ -140,7 +140,7 @@ class JobsView(OperatorView):
     """One order about the jobs that a filter fits."""
 
     def read_jobs(self) -> tuple[Fields, JobFilter, Order]:
-        """Return the body's fields, which jobs are meant, and who asks why."""
+        """Return the body's fields, the filter of jobs, and the actor, reason and dry-run flag."""
         fields, order = self.read(shapes.JobOrderSerializer)
         return fields, messages.filter_from_json(fields), order
 
@@ -247,6 +247,6 @@ def _walls(rows: Sequence[LimitChange | Pause | IsolationStop]) -> WallTimes:
 
 
 def before_id(request: Request) -> int:
-    """Return the id below which rows are asked for."""
+    """Return the id below which rows are requested."""
     given = request.query_params.get("before", "")
     return min(int(given), COUNT_MAX) if given.isdecimal() else COUNT_MAX

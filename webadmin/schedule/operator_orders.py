@@ -1,4 +1,4 @@
-"""The orders that operators give in the admin about jobs, limits, pauses and stops of quarantine."""
+"""The actions of operators in the admin on jobs, limits, pauses and stops of quarantine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _named(jobs: Sequence[Job]) -> JobFilter:
 
 
 class RequeueForm(OrderForm):
-    """How parked jobs go back."""
+    """The form of requeuing selected parked jobs."""
 
     newer_build_only = switch_field("On a newer build only", "Newer than every build on which they have failed.")
     keep_failures = switch_field(
@@ -46,7 +46,7 @@ class RequeueForm(OrderForm):
 
 
 class RequeueManyForm(RequeueForm):
-    """Which parked jobs go back; all that is given must hold."""
+    """The form of requeuing parked jobs by a filter; a job must match all given fields."""
 
     error_class = text_field("Error class", "Of the last attempt that ended badly, for example ChecksumMismatch.", 100)
     tenant = text_field("Tenant", "A tenant's name.", 150)
@@ -66,14 +66,14 @@ class RequeueManyForm(RequeueForm):
 
 
 class DecisionForm(OrderForm):
-    """What becomes of the sources that could not be merged."""
+    """The form of a decision about sources that could not be merged."""
 
     decision = choice_field("Decision", list(IsolationStop.Decision.choices))
     field_order = ("decision", "why")
 
 
 class PinForm(OrderForm):
-    """Who gets the jobs."""
+    """The form of pinning jobs to a worker."""
 
     worker = text_field("Worker", "The only worker that gets these jobs from now on.", 100, required=True)
     field_order = ("worker", "why")
@@ -89,7 +89,7 @@ SCOPES = {
 
 
 class LimitForm(OrderForm):
-    """A limit, where, how much, for how long."""
+    """The form of setting a limit: scope, value, duration."""
 
     name = choice_field("Limit", [(name.value, name.value.replace("_", " ")) for name in LimitName])
     scope_kind = choice_field("For", [(kind.value, SCOPES[kind]) for kind in ScopeKind if kind is not ScopeKind.LEVEL])
@@ -111,7 +111,7 @@ class LimitForm(OrderForm):
 
 
 class PauseForm(OrderForm):
-    """What is held still, how, for how long."""
+    """The form of a pause: scope, mode, duration."""
 
     scope_kind = choice_field("What", [(kind.value, SCOPES[kind]) for kind in ScopeKind if kind is not ScopeKind.JOB])
     scope_value = text_field("Which", "The lane, tenant (empty: segments) or level; nothing for everything.")
@@ -171,13 +171,13 @@ def _pause(rows: Sequence[object], values: Values, actor: str, is_dry_run: bool)
 
 
 class _Resumed:
-    """The outcomes of several scopes as one."""
+    """The outcomes of resuming several scopes as one."""
 
     def __init__(self, outcomes: Sequence[Any]) -> None:
         self._outcomes = outcomes
 
     def to_json(self) -> dict[str, Any]:
-        """Return the scopes that go on, as a list."""
+        """Return the resumed scopes as a list."""
         return {"changed": [str(one.scope) for one in self._outcomes], "left": []}
 
 
@@ -188,7 +188,7 @@ class _Decided:
         self._outcomes = [outcome.to_json() for outcome in outcomes]
 
     def to_json(self) -> dict[str, Any]:
-        """Return all that changes and all that is left."""
+        """Return all changed and all unchanged objects."""
         lists = ("changed", "left", "commands", "notes")
         return {name: [each for one in self._outcomes for each in one[name]] for name in lists}
 

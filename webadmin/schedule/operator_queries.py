@@ -1,8 +1,8 @@
-"""What operators ask of the schedule: lists for the admin, sums for the front page.
+"""Reads of the schedule for operators: lists for the admin, sums for the front page.
 
-Every answer is bounded, whatever the backlog: workers and jobs that are not done are few by design (the queue
-limit), done jobs are counted only so far. Rows of lists carry ``now_ms``, the command time at which they were read, so
-that ages and remaining leases are shown without another query.
+Every result is bounded, whatever the backlog: workers and unfinished jobs are few by design (the queue limit), done
+jobs are counted up to a limit. Rows of lists carry ``now_ms``, the command time at which they were read, so that ages
+and remaining leases are shown without another query.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from webadmin.schedule.operation_models import LimitChange
 
 DONE_COUNTED_MAX = 10_000
 COMMANDS_SEARCHED_MAX = 2_000
-"""How far behind its token the command that ended an attempt is looked for."""
+"""How many commands after its token are searched for the command that ended an attempt."""
 LAST_COMMANDS = 8
 LAST_WORKERS = 8
 SILENT_AFTER_LEASES = 2
-"""A worker that has not polled for so many leases has lost what it held."""
+"""A worker that has not polled for this many leases has lost its jobs."""
 
 
 def command_now_ms() -> int:
-    """Return the command time that a command given now would get."""
+    """Return the command time that a command would get now."""
     return command_log.read_time().now_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCounts:
-    """Jobs by what an operator calls their state. ``done`` stops at DONE_COUNTED_MAX; expired ones are among leased."""
+    """Jobs by state as operators see it. ``done`` stops at DONE_COUNTED_MAX; expired ones are among leased."""
 
     waiting: int
     blocked: int
@@ -50,13 +50,13 @@ class JobCounts:
     parked_sources: int
 
     def live(self) -> int:
-        """Jobs that count against the queue limit."""
+        """Jobs that count towards the queue limit."""
         return self.waiting + self.blocked + self.leased
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleOverview:
-    """The schedule on one page. ``now_ms`` is command time, ``wall_ms`` the database's clock."""
+    """A summary of the schedule. ``now_ms`` is command time, ``wall_ms`` the database's clock."""
 
     now_ms: int
     wall_ms: int
@@ -69,7 +69,7 @@ class ScheduleOverview:
 
 
 def schedule_overview() -> ScheduleOverview:
-    """Read the front page's part of the schedule."""
+    """Read the schedule's part of the front page."""
     time, limits = command_log.read_time(), Limits.objects.get()
     now_ms = time.now_ms
     polling = _is_polling(datetime.fromtimestamp(time.wall_ms / 1000, UTC), limits.lease_seconds)
@@ -87,7 +87,7 @@ def schedule_overview() -> ScheduleOverview:
 
 
 def job_counts(now_ms: int) -> JobCounts:
-    """Count jobs by state; the done ones only so far."""
+    """Count jobs by state; done ones up to DONE_COUNTED_MAX."""
     held = Job.objects.filter(state__in=[state.value for state in HOLDING_STATES])
     by_state = {
         row["state"]: row
@@ -116,14 +116,14 @@ def job_counts(now_ms: int) -> JobCounts:
 
 
 def jobs_for_list(now_ms: int) -> QuerySet[Job]:
-    """Jobs with their worker, without what only the detail page shows."""
+    """Return jobs with their worker, without columns that only the detail page shows."""
     return (
         Job.objects.annotate(now_ms=Value(now_ms, BigIntegerField())).select_related("worker").defer("spec", "result")
     )
 
 
 def polling_workers(workers: QuerySet[Worker], at: datetime) -> QuerySet[Worker]:
-    """Narrow to the workers that were heard of lately and may still poll."""
+    """Narrow to the workers that polled recently and whose credential is not revoked."""
     lease_seconds = Limits.objects.values_list("lease_seconds", flat=True).get()
     return workers.filter(_is_polling(at, lease_seconds))
 
@@ -134,7 +134,7 @@ def _is_polling(at: datetime, lease_seconds: int) -> Q:
 
 
 def workers_for_list() -> QuerySet[Worker]:
-    """Workers with the number of jobs they hold, the length of a lease and the database's clock."""
+    """Return workers with the number of jobs they hold, the length of a lease and the database's clock."""
     held = Job.objects.filter(worker=OuterRef("pk"), state=JobState.LEASED.value).order_by().values("worker")
     return Worker.objects.select_related("credential").annotate(
         running=Coalesce(Subquery(held.annotate(jobs=Count("id")).values("jobs")), Value(0)),
@@ -144,32 +144,33 @@ def workers_for_list() -> QuerySet[Worker]:
 
 
 def jobs_of_worker(worker: Worker, now_ms: int, count: int) -> list[Job]:
-    """The jobs that a worker holds, the one whose lease ends first on top."""
+    """Return the jobs that a worker holds, sorted by the end of the lease."""
     held = jobs_for_list(now_ms).filter(worker=worker, state=JobState.LEASED.value)
     return list(held.order_by("lease_expires_ms", "id")[:count])
 
 
 def jobs_in_trouble(jobs: QuerySet[Job], now_ms: int) -> QuerySet[Job]:
-    """Jobs that are parked, that failed at least once, or whose lease is over."""
+    """Narrow to jobs that are parked, have failed at least once, or whose lease has expired."""
     held = [state.value for state in HOLDING_STATES]
     failed = Q(state__in=held, failures__gt=0)
     return jobs.filter(Q(state=JobState.PARKED.value) | failed | Q(lease_expires_ms__lt=now_ms))
 
 
 def attempts_of(job: Job) -> list[Attempt]:
-    """The runs of a job, the last one first."""
+    """Return the attempts of a job, newest first."""
     return list(Attempt.objects.filter(job=job).select_related("worker").order_by("-token")[:100])
 
 
 def attempts_of_worker(worker: Worker, count: int) -> list[Attempt]:
-    """A worker's last runs."""
+    """Return a worker's last attempts."""
     return list(Attempt.objects.filter(worker=worker).select_related("job").defer("job__spec", "job__result")[:count])
 
 
 def commands_of_job(job: Job, attempts: Sequence[Attempt]) -> list[Command]:
-    """The commands that made, assigned, took back and finished a job, oldest first, as far as the log still has them.
+    """Return the commands that created, assigned, returned and finished a job, oldest first, if the log still has them.
 
-    What took it back is not kept with the job: it is found by its time among the commands after the assignment.
+    The command that returned it is not stored with the job: it is found by its time among the commands after the
+    assignment.
     """
     indexes = {job.created_command_index, job.finished_command_index, *(attempt.token for attempt in attempts)}
     commands = {command.index: command for command in Command.objects.filter(index__in=indexes - {None})}
@@ -186,7 +187,7 @@ def _commands_at(attempt: Attempt, job_name: str) -> list[Command]:
 
 
 def parts_with_job(command: Command, job_name: str) -> list[str]:
-    """Return in which parts of a change set a job stands: what the command did to it."""
+    """Return the parts of a change set that contain a job: what the command did to it."""
     return [part for part, names in _jobs_by_part(command).items() if job_name in names]
 
 
@@ -204,30 +205,30 @@ def _jobs_by_part(command: Command) -> dict[str, list[str]]:
 
 
 def jobs_in_command(command: Command) -> dict[str, Job]:
-    """The jobs a command names, by name; of several of one name the last."""
+    """Return the jobs that a command names, by name; of several with one name the last."""
     names = sorted(_job_names(command))[:200]
     return {job.name: job for job in Job.objects.filter(name__in=names).defer("spec", "result").order_by("id")}
 
 
 def change_counts(command: Command) -> dict[str, int]:
-    """How many entries each part of a change set has."""
+    """Return the number of entries in each part of a change set."""
     changes = command.change_set if isinstance(command.change_set, dict) else {}
     return {part: len(value) for part, value in changes.items() if isinstance(value, list) and value}
 
 
 def with_now(rows: QuerySet, now_ms: int) -> QuerySet:
-    """Let each row carry the command time at which it was read."""
+    """Annotate each row with the command time at which it was read."""
     return rows.annotate(now_ms=Value(now_ms, BigIntegerField()))
 
 
 def still_in_force(rows: QuerySet, now_ms: int) -> QuerySet:
-    """Narrow limits or pauses to those that hold at this command time."""
+    """Narrow limits or pauses to those in force at this command time."""
     rows = rows.filter(Q(valid_until_ms=None) | Q(valid_until_ms__gt=now_ms))
     return rows.filter(ended_at_ms=None) if hasattr(rows.model, "ended_at_ms") else rows.filter(is_superseded=False)
 
 
 def global_limits_in_force(now_ms: int) -> dict[str, LimitChange]:
-    """Return, by limit, who set what holds for everything now; limits that nobody has set are left out."""
+    """Return the global limits in force, by name, with who set them; limits that were never set are omitted."""
     rows = still_in_force(LimitChange.objects.filter(scope_kind=ScopeKind.GLOBAL, scope_value=""), now_ms)
     last = {row.name: row for row in rows.order_by("id")}
     return {name: row for name, row in last.items() if row.value is not None}

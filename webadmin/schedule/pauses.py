@@ -1,4 +1,4 @@
-"""Which parts of the schedule operators hold still at the moment."""
+"""The pauses of the schedule in force."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from webadmin.schedule.command_log import read_time
 from webadmin.schedule.operation_models import Pause
 
 COLUMNS = {ScopeKind.LANE: "lane", ScopeKind.TENANT: "tenant", ScopeKind.LEVEL: "level"}
-"""Where rows of queues, jobs and tenants say whether a pause of a kind is about them; a global one is about all."""
+"""The columns of queues, jobs and tenants that a pause's scope is compared with; a global pause covers all rows."""
 
 
 def paused_scopes(now_ms: int | None = None) -> tuple[PausedScope, ...]:
@@ -23,5 +23,5 @@ def paused_scopes(now_ms: int | None = None) -> tuple[PausedScope, ...]:
 
 
 def pauses_in_force(now_ms: int) -> QuerySet[Pause]:
-    """Return the rows of pauses that were neither resumed nor have run out."""
+    """Return the rows of pauses that were neither resumed nor have expired."""
     return Pause.objects.filter(Q(valid_until_ms=None) | Q(valid_until_ms__gt=now_ms), ended_at_ms=None)

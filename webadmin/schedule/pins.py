@@ -1,4 +1,4 @@
-"""Who may get a job, as far as operators have said: a poll asks for waiting jobs through this."""
+"""Pins: the selection of the waiting jobs that a worker may get."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from webadmin.schedule.operation_models import JobPin
 
 
 def open_to(jobs: QuerySet[Job], *, worker: str, build: str) -> QuerySet[Job]:
-    """Leave out jobs that are pinned to another worker, or kept from this build."""
+    """Exclude jobs that are pinned to another worker, or excluded for this build."""
     bounds = JobPin.objects.filter(kind=JobPin.Kind.NEWER_THAN).values_list("value", flat=True).distinct()
     forbidding = (
         Q(kind=JobPin.Kind.NOT_BUILD, value=build)

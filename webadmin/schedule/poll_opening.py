@@ -1,4 +1,4 @@
-"""The first statement of every poll: the head of the log, the limits, and whether there is anything to do."""
+"""The first statement of every poll: the head of the log, the limits, and whether there is work."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ WHERE NOT is_superseded AND scope_kind IN ('global', 'lane')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollOpening:
-    """What holds for everything.
+    """The global state that every poll reads.
 
-    ``everywhere`` are the limits of everything and of lanes; ``has_own_limits`` says that tenants or jobs have some,
-    ``has_pins`` that jobs are pinned. ``has_waiting_ahead`` is about jobs of lanes that plan ahead, ``has_waiting``
-    about the others. ``first_expiry_ms`` is the end of the first lease. ``ready_lanes`` have ready queues.
+    ``everywhere`` are the limits of everything and of lanes. ``has_own_limits``: tenants or jobs have limits.
+    ``has_pins``: jobs are pinned. ``has_waiting_ahead`` is about jobs of lanes that plan ahead, ``has_waiting`` about
+    the others. ``first_expiry_ms`` is the end of the first lease. ``ready_lanes`` have ready queues.
     """
 
     time: CommandTime
@@ -77,7 +77,7 @@ class PollOpening:
 
 
 def open_poll() -> PollOpening:
-    """Read what every poll begins with."""
+    """Read the global state of a poll."""
     statement, queue_lanes = _opening(head_columns())
     [row] = ask(statement)()
     head, time = head_of(row[:HEAD_COLUMN_COUNT])
@@ -107,7 +107,7 @@ def open_poll() -> PollOpening:
 
 @functools.lru_cache(maxsize=1)
 def _opening(head: str) -> tuple[str, tuple[str, ...]]:
-    """Return the statement with these columns of the head, and the lanes whose ready queues its last columns are about.
+    """Return the statement with these columns of the head, and the lanes of its last columns, about ready queues.
 
     Names of lanes are part of the text: a cached plan knows no values.
     """

@@ -1,6 +1,6 @@
-"""Read what one poll's decisions rest on. The number of queries and rows is bounded by capacity and reports alone.
+"""Read the snapshot of one poll. The number of queries and rows is bounded by capacity and reports alone.
 
-Nothing here is locked: ``apply_change_set`` checks again what the decisions rest on.
+Nothing here is locked: ``apply_change_set`` checks again.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ JOB_COLUMNS = (
     *("id", "name", "lane", "tenant", "shard", "level", "state", "token", "worker_id", "lease_expires_ms"),
     *("failures", "added_at_ms", "priority_ms", "source_bytes", "spec"),
 )
-"""What reports and results are checked against."""
+"""Columns against which reports and results are checked."""
 HELD = f"state IN ({', '.join(repr(state.value) for state in HOLDING_STATES)})"
-"""The jobs whose names are unique, as their partial index has it."""
+"""The jobs whose names are unique, by the condition of the partial index."""
 HELD_MAX = 1000
-"""Jobs of one worker that one poll compares with what the worker names."""
+"""Jobs of one worker that one poll compares with those named by the worker."""
 EXHAUSTED_MAX = 32
-"""Jobs without a run left that one poll may park, beside those it may assign."""
+"""Jobs without attempts left that one poll may park, beside those it may assign."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollView:
-    """A poll's snapshot, and what applying its decisions needs besides.
+    """A poll's snapshot, and the data needed to apply its decisions.
 
-    ``plans`` are, by lane, what the planned jobs come from; ``unclaimable_job_count`` jobs take no place on the
-    schedule, because no worker may take them; ``waits_for_time`` says that only a command lets command time advance.
+    ``plans`` are, by lane, the sources of planned jobs; ``unclaimable_job_count`` jobs do not count towards the queue
+    limit, because no worker may take them; ``waits_for_time``: only a command lets command time advance.
     """
 
     snapshot: ScheduleSnapshot
@@ -76,7 +76,7 @@ class PollView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
-    """The jobs that a request names, its reports, and, by job name, the swaps of results that were accepted."""
+    """The jobs that a request names, its reports, and, by job name, the swaps of accepted results."""
 
     jobs: dict[str, Job] = field(default_factory=dict)
     reports: tuple[Report, ...] = ()
@@ -105,7 +105,7 @@ def read_poll(
     opening: PollOpening | None = None,
     reported: Reported | None = None,
 ) -> PollView:
-    """Read everything that ``prepare`` may look at for this request, but what was read before."""
+    """Read the inputs of ``prepare`` for this request, except those that were read before."""
     opening = opening or open_poll()
     reported = reported or read_reported(request.updates, worker, credential)
     job_max = request.capacity if opening.has_work else 0
@@ -149,7 +149,7 @@ def read_poll(
 
 
 def read_reported(updates: Sequence[JobUpdate], worker: Worker, credential: str) -> Reported:
-    """Read the jobs that a worker's request names, and check its tokens and results."""
+    """Read the jobs that a worker's request names, and validate its tokens and results."""
     if not updates:
         return Reported()
     jobs = {job.name: job for job in _reported_jobs(updates, worker)}
@@ -158,7 +158,7 @@ def read_reported(updates: Sequence[JobUpdate], worker: Worker, credential: str)
 
 
 def _read_plans(opening: PollOpening, job_max: int, ending: Sequence[Job]) -> dict[str, LanePlans]:
-    """Return, by lane, the ready queues that new jobs may be planned from."""
+    """Return, by lane, the ready queues from which new jobs may be planned."""
     if not (job_max and opening.ready_lanes):
         return {}
     has_caps = opening.has_own_limits
@@ -182,7 +182,7 @@ def _own_limits(opening: PollOpening, tenants: Collection[TenantKey], jobs: Sequ
 
 
 def _unclaimable_job_count(opening: PollOpening) -> int:
-    """Return how many jobs fill the schedule that no worker may take now; read only where it is full."""
+    """Return how many jobs on the schedule no worker may take now; read only when the queue is full."""
     is_full = 0 < opening.limits.queue_max <= opening.live_job_count
     if not (is_full and (opening.paused or opening.has_pins)):
         return 0
@@ -202,7 +202,7 @@ def _reported_jobs(updates: Sequence[JobUpdate], worker: Worker) -> list[Job]:
 
 
 def _held_jobs(worker: Worker, heard: int) -> list[Job]:
-    """Return what the worker should know that it holds. It sends ``heard`` only after an answer was lost."""
+    """Return the jobs that the worker holds under tokens up to ``heard``, which it sends only after a lost answer."""
     if not heard:
         return []
     held = Job.objects.filter(state=JobState.LEASED, worker=worker, token__lte=heard).select_related("worker")
@@ -212,10 +212,10 @@ def _held_jobs(worker: Worker, heard: int) -> list[Job]:
 def _read_reports(
     updates: Sequence[JobUpdate], jobs: dict[str, Job], worker: Worker, credential: str
 ) -> tuple[tuple[Report, ...], dict[str, Any]]:
-    """Check tokens and results; return the reports and, for results that fit, their swaps."""
+    """Validate tokens and results; return the reports and, for accepted results, their swaps."""
     codec = token_codec()
     tokens = [_decode(codec, update, credential) for update in updates]
-    finished = [  # by a job's worker under its current token; what others say of its result is not even read
+    finished = [  # by a job's worker under its current token; results from others are not read
         Finished(job=job, result=update.result)
         if update.status is UpdateStatus.SUCCESS
         and (job := jobs.get(update.job)) is not None
@@ -241,14 +241,14 @@ def _decode(codec: TokenCodec, update: JobUpdate, credential: str) -> int | None
 
 
 def _assignable(request: PollRequest, opening: PollOpening) -> list[Job]:
-    """Return the first jobs that wait, and the longest expired; named jobs are not assigned, so that many more."""
+    """Return the first waiting and the longest expired jobs; named jobs are not assigned, so as many more are read."""
     jobs = open_to(Job.objects.all(), worker=request.worker, build=request.build) if opening.has_pins else Job.objects
     count = request.capacity + len(request.updates)
     jobs = without_paused(jobs.all(), opening.paused, planning=False)
     found: list[Job] = []
     waiting = jobs.filter(state=JobState.WAITING)
     if opening.has_waiting:
-        for lane in lanes():  # one by one: jobs of the others, however many, are not even passed over
+        for lane in lanes():  # lane by lane, so that the query does not scan jobs of other lanes
             if not lane.plans_ahead:
                 found += _first_waiting(waiting.filter(lane=lane.name), lane.name, opening, count)
     if opening.has_waiting_ahead:
@@ -260,9 +260,9 @@ def _assignable(request: PollRequest, opening: PollOpening) -> list[Job]:
 
 
 def _first_waiting(waiting: QuerySet[Job], lane: str, opening: PollOpening, count: int) -> list[Job]:
-    """Return the first jobs of a lane and, if more wait, the first of each of the neediest other tenants.
+    """Return the first jobs of a lane and, if more wait, the first of each of the tenants with the least virtual time.
 
-    So many jobs of one tenant, put back at once or held by its caps, do not hide those of others.
+    So many jobs of one tenant, requeued at once or held by its caps, do not hide those of others.
     """
     found = list(waiting.order_by("priority_ms", "name")[:count])
     if len(found) < count:

@@ -12,7 +12,7 @@ from webadmin.schedule import models
 from webadmin.schedule.operation_models import LimitChange
 
 LIMIT_COLUMNS = tuple(name.value for name in LimitName if hasattr(models.Limits, name.value))
-"""The limits whose global value has a column of its own: the one that holds while nobody has set another."""
+"""Limits whose global default has a column in ``models.Limits``; it holds unless an operator sets another value."""
 
 
 def limits_now(now_ms: int) -> models.Limits:
@@ -21,21 +21,21 @@ def limits_now(now_ms: int) -> models.Limits:
 
 
 def limits_in_force(row: models.Limits, limits: EffectiveLimits) -> models.Limits:
-    """Give the row the values that were set for everything; it is not to be saved."""
+    """Apply the values that were set for everything to the row, which must not be saved."""
     for name in LIMIT_COLUMNS:
         setattr(row, name, limits.values.get((LimitName(name), EVERYTHING), getattr(row, name)))
     return row
 
 
 def limit_default(name: LimitName) -> int:
-    """Return the value that holds where nobody has set another: its column's, an equal share, or no limit."""
+    """Return a limit's default: its column's value, an equal share, or no limit."""
     if name in LIMIT_COLUMNS:
         return int(models.Limits.objects.values_list(name.value, flat=True).get())
     return 1 if name is LimitName.WEIGHT else 0
 
 
 def effective_limits(now_ms: int, *, tenants: Collection[str] = (), jobs: Collection[str] = ()) -> EffectiveLimits:
-    """Return what is set for everything, for any lane, for these tenants and for these jobs by name; one query."""
+    """Return the limits set for everything, for lanes, for these tenants and for these jobs by name; one query."""
     scopes = Q(scope_kind__in=[ScopeKind.GLOBAL, ScopeKind.LANE])
     if tenants:
         scopes |= Q(scope_kind=ScopeKind.TENANT, scope_value__in=tenants)

@@ -1,6 +1,6 @@
-"""Parked jobs: which jobs are parked, why, and how an operator names some of them.
+"""Parked jobs: their reasons, and filters to select them.
 
-A parked job keeps its blocks; its last error is that of its last attempt that ended badly.
+A parked job keeps its blocks; its last error is that of its last attempt that failed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from webadmin.schedule.errors import FilterEmpty
 from webadmin.schedule.models import Attempt, Job
 
 LEASE_EXPIRED = "LeaseExpired"
-"""The error class of attempts that ended without a word."""
+"""The error class of attempts that ended without a report."""
 BAD_OUTCOMES = (AttemptOutcome.FAILED, AttemptOutcome.REFUSED, AttemptOutcome.EXPIRED)
 NAMES_MAX = 1000
 FAILING_COUNTED_MAX = 500
@@ -28,8 +28,10 @@ ERRORS_NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Which jobs an operator means: those for which all that is given holds. ``everything`` says that nothing given is
-    meant so, not forgotten. ``error_class`` is that of the last attempt that ended badly."""
+    """A filter of jobs: a job must match all given fields.
+
+    ``everything`` confirms that an empty filter is intended. ``error_class`` is that of the last attempt that failed.
+    """
 
     names: tuple[str, ...] = ()
     everything: bool = False
@@ -41,7 +43,7 @@ class JobFilter:
     kind: ParkedKind | None = None
 
     def check(self) -> None:
-        """Raise FilterEmpty if this would mean all jobs without saying so."""
+        """Raise FilterEmpty if this would select all jobs without ``everything``."""
         given = (self.error_class, self.lane, self.tenant, self.shard, self.level, self.kind)
         if not self.names and not self.everything and all(value is None for value in given):
             raise FilterEmpty("name jobs, give a filter, or say that all are meant")
@@ -49,13 +51,13 @@ class JobFilter:
             raise FilterEmpty(f"{len(self.names)} names: at most {NAMES_MAX} at once")
 
     def to_json(self) -> dict[str, object]:
-        """Return what was given, for the command log and the audit."""
+        """Return the given fields, for the command log and the audit."""
         fields = ("error_class", "lane", "tenant", "shard", "level", "kind")
         given = {name: getattr(self, name) for name in fields if getattr(self, name) is not None}
         return given | ({"names": list(self.names)} if self.names else {}) | ({"all": True} if self.everything else {})
 
     def apply(self, jobs: QuerySet[Job]) -> QuerySet[Job]:
-        """Narrow ``jobs`` to those that are meant."""
+        """Narrow ``jobs`` to those that match."""
         self.check()
         if self.names:
             jobs = jobs.filter(name__in=self.names)
@@ -75,8 +77,10 @@ def is_kind(kind: ParkedKind) -> Q:
 
 
 def parked_jobs(wanted: JobFilter | None = None) -> QuerySet[Job]:
-    """Return the parked jobs, the one parked last first; with ``last_error_class``, ``last_error_message`` and ``why``
-    (the kind in words) on each row."""
+    """Return the parked jobs, the last parked first.
+
+    Each row has ``last_error_class``, ``last_error_message`` and ``why`` (the kind as text).
+    """
     jobs = Job.objects.filter(state=JobState.PARKED)
     jobs = wanted.apply(jobs) if wanted else jobs
     return with_last_error(jobs).annotate(
@@ -85,7 +89,7 @@ def parked_jobs(wanted: JobFilter | None = None) -> QuerySet[Job]:
 
 
 def with_last_error(jobs: QuerySet[Job]) -> QuerySet[Job]:
-    """Add ``last_error_class`` and ``last_error_message`` of the last attempt that ended badly."""
+    """Add ``last_error_class`` and ``last_error_message`` of the last attempt that failed."""
     bad = Attempt.objects.filter(job=OuterRef("pk"), outcome__in=BAD_OUTCOMES).order_by("-token")
     error_class = Coalesce(KT("reason__error_class"), Value(LEASE_EXPIRED), output_field=CharField())
     message = Coalesce(KT("reason__message"), Value(""), output_field=CharField())
@@ -96,8 +100,10 @@ def with_last_error(jobs: QuerySet[Job]) -> QuerySet[Job]:
 
 
 def failing_jobs() -> str:
-    """Return in words how many jobs failed at their last run and are tried again, and with which errors most of them;
-    "" if there is none."""
+    """Return, as text, how many jobs failed at their last attempt and are retried, and the most frequent errors.
+
+    "" if there is none.
+    """
     tried_again = Job.objects.filter(state__in=[JobState.WAITING, JobState.LEASED], failures__gt=0)
     counts = count_by_error_class(with_last_error(tried_again)[:FAILING_COUNTED_MAX])
     if not counts:
@@ -108,7 +114,7 @@ def failing_jobs() -> str:
 
 
 def count_by_error_class(jobs: Iterable[Job]) -> dict[str, int]:
-    """Return how many of these jobs (with their last error) failed with which error class, the most frequent first."""
+    """Count these jobs (with their last error) by error class, the most frequent first."""
     counts: dict[str, int] = {}
     for job in jobs:
         name = job.last_error_class or "none"

@@ -1,4 +1,4 @@
-"""The poll request and response as the OpenAPI page shows them; ``engine.protocol.wire`` is what checks them."""
+"""The poll request and response in the OpenAPI schema; ``engine.protocol.wire`` validates them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read what lanes and tenants have had, may have, and have at the moment: the shares of a poll's snapshot."""
+"""Read the virtual times, limits and running jobs of lanes and tenants for a poll's snapshot."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TenantKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class CappedTenants:
-    """Tenants of lanes whose caps matter now: ``full`` ones get nothing, the next job of ``tight`` ones may not fit."""
+    """Tenants of lanes near their caps: ``full`` ones get nothing, the next job of ``tight`` ones may not fit."""
 
     full: frozenset[TenantKey] = frozenset()
     tight: frozenset[TenantKey] = frozenset()
@@ -76,14 +76,14 @@ def read_shares(
 def neediest_tenants(
     lane: str, paused: Iterable[PausedScope], full: Collection[TenantKey], *, tenant_max: int
 ) -> list[TenantShare]:
-    """Return the tenants of a lane that have ready work and have had least, without paused and full ones."""
+    """Return the tenants of a lane with ready work and the least virtual time, without paused and full ones."""
     places = [scope for scope in paused if scope.kind is not ScopeKind.LEVEL]
     awake = without_paused(TenantShare.objects.filter(lane=lane, is_awake=True), places, planning=True)
     return list(without_tenants(awake, full).order_by("virtual_time", "tenant")[:tenant_max])
 
 
 def capped_tenants(now_ms: int, lanes: Iterable[str], ending: Sequence[Job] = ()) -> CappedTenants:
-    """Return the tenants that run as many jobs or bytes as they may, in any of the lanes, and those that are near it.
+    """Return the tenants that run as many jobs or bytes as their caps allow, in any of the lanes, and those near them.
 
     ``ending`` are jobs whose end the poll reports: they no longer count.
     """
@@ -122,7 +122,7 @@ def without_ending(tenants: Iterable[TenantView], ending: Sequence[Job]) -> tupl
 
 
 def without_paused(rows: QuerySet, paused: Iterable[PausedScope], *, planning: bool) -> QuerySet:
-    """Leave out the rows (of queues, jobs or tenants) that are paused; ``planning``: drained ones too."""
+    """Exclude the rows (of queues, jobs or tenants) that are paused; with ``planning`` drained ones too."""
     for scope in paused:
         if planning or scope.mode is PauseMode.PAUSE:
             rows = rows.none() if scope.kind is ScopeKind.GLOBAL else rows.exclude(**{COLUMNS[scope.kind]: scope.value})
@@ -130,7 +130,7 @@ def without_paused(rows: QuerySet, paused: Iterable[PausedScope], *, planning: b
 
 
 def without_tenants(rows: QuerySet, tenants: Collection[TenantKey]) -> QuerySet:
-    """Leave out the rows of these tenants."""
+    """Exclude the rows of these tenants."""
     for lane, tenant in sorted(tenants):
         rows = rows.exclude(Q(lane=lane, tenant=tenant))
     return rows
@@ -170,14 +170,14 @@ def _running(tenants: Collection[TenantKey]) -> dict[TenantKey, tuple[int, int]]
 
 
 def _caps(limits: EffectiveLimits, key: TenantKey) -> tuple[int, int]:
-    """Return how many jobs and how many bytes of a tenant may run at once; 0: any."""
+    """Return the maximum numbers of jobs and bytes of a tenant that may run at once; 0: no limit."""
     names = (LimitName.RUNNING_MAX, LimitName.RUNNING_BYTES_MAX)
     jobs, size = (limits.value(name, 0, tenant=key[1]) for name in names)
     return jobs, size
 
 
 def _sum_jobs(jobs: Sequence[Job]) -> tuple[Counter[TenantKey], Counter[TenantKey]]:
-    """Return how many of these jobs each tenant has, and how many bytes."""
+    """Return the number of jobs and of bytes per tenant."""
     count: Counter[TenantKey] = Counter()
     size: Counter[TenantKey] = Counter()
     for job in jobs:

@@ -1,4 +1,4 @@
-"""The addresses of the worker protocol and of operators' orders."""
+"""URLs of the worker protocol and of operators' actions."""
 
 from __future__ import annotations
 

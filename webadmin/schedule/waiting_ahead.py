@@ -1,7 +1,8 @@
-"""Reads waiting jobs of lanes that plan ahead: many may wait, of many tenants, and not each is for every worker.
+"""Read waiting jobs of lanes that plan ahead: many may wait, of many tenants, and not each is for every worker.
 
-The first few of each of the neediest tenants: neither one with many jobs, nor one whose jobs are somebody else's for a
-while, hides the others. The number of rows is bounded by the offered capacity.
+Only the first few jobs of each of the tenants with the least virtual time are read: neither a tenant with many jobs,
+nor one whose jobs are reserved for other workers, hides the others. The number of rows is bounded by the offered
+capacity.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from webadmin.schedule.poll_opening import PollOpening
 from webadmin.schedule.tenant_shares import TENANTS_MAX
 
 OTHERS = 4
-"""So many times the jobs and tenants that a worker could take are looked at: some may be for others first."""
+"""The factor by which more jobs and tenants are read than a worker could take: some may be offered to others first."""
 
 
 def lanes_ahead() -> list[str]:
-    """Return the lanes whose jobs are made before a worker asks."""
+    """Return the lanes whose jobs are created before a worker polls."""
     return [lane.name for lane in lanes() if lane.plans_ahead]
 
 
@@ -52,7 +53,7 @@ def waiting_ahead(waiting: QuerySet[Job], worker: str, opening: PollOpening, cou
 
 
 def _neediest(jobs: QuerySet[Job], lane: str, count: int) -> list[str]:
-    """Return the tenants with waiting jobs that have had least."""
+    """Return the tenants with waiting jobs and the least virtual time."""
     paid = TenantShare.objects.filter(lane=lane, tenant=OuterRef("tenant")).values("virtual_time")[:1]
     tenants = jobs.order_by().values("tenant").distinct()
     tenants = tenants.annotate(paid=Coalesce(Subquery(paid), 0, output_field=BigIntegerField()))
@@ -60,9 +61,9 @@ def _neediest(jobs: QuerySet[Job], lane: str, count: int) -> list[str]:
 
 
 def _first_of_tenants(jobs: QuerySet[Job], tenants: Sequence[str], count: int) -> list[Job]:
-    """Return the first jobs of each tenant: together ``OTHERS`` times as many as wanted, and so many of each at least.
+    """Return the first jobs of each tenant: in all ``OTHERS`` times as many as wanted, and at least so many of each.
 
-    Only ids are counted off: specifications are long, and read of those alone that may be taken.
+    Only ids are ranked: specifications are long, and read only for the jobs that may be taken.
     """
     each = max(OTHERS, -(-count * OTHERS // max(len(tenants), 1)))
     place = Window(RowNumber(), partition_by=[F("tenant")], order_by=["priority_ms", "name"])

@@ -1,8 +1,8 @@
-"""Wall time of what happened in command time: what pages and answers show to people.
+"""Wall time of events in command time, for pages and answers.
 
-Command time stands still while no command is written, so it falls behind the clock by the idle time of the service. A
-moment whose command is still in the log is converted exactly; others by the lag of command time now, as if time ran on
-without a pause.
+Command time stops while no command is written, so it falls behind wall time by the idle time of the service. A moment
+whose command is still in the log is converted exactly; others by the present lag of command time, as if it had never
+stopped.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from webadmin.schedule.models import Command
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WallTimes:
-    """Converts moments of command time; ``wall_ms_of_command`` holds the commands whose wall time is known."""
+    """Convert command time; ``wall_ms_of_command`` holds the commands whose wall time is known."""
 
     now_ms: int
     wall_ms: int
     wall_ms_of_command: Mapping[int, int]
 
     def of(self, ms: int, command_index: int | None = None) -> int:
-        """Return the wall time of a moment, which is that of a command if one is named."""
+        """Return the wall time of a moment, exactly if its command is given and known."""
         known = None if command_index is None else self.wall_ms_of_command.get(command_index)
         return ms + self.wall_ms - self.now_ms if known is None else known
 
@@ -40,7 +40,7 @@ def wall_times(command_indexes: Iterable[int] = ()) -> WallTimes:
 
 
 def with_wall_times(rows: QuerySet, *, command: str = "command_index") -> QuerySet:
-    """Let each row carry command time and wall time now, and the wall time of the command in this column."""
+    """Annotate each row with command time and wall time now, and the wall time of the command in this column."""
     time = read_time()
     entry = Command.objects.filter(index=OuterRef(command)).values("wall_time")[:1]
     return rows.annotate(

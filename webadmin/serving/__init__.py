@@ -1,4 +1,4 @@
 """The web process: connections with deadlines in an event loop, the WSGI application in pools of threads."""
 
 GUNICORN_SETTINGS = "python:webadmin.serving.gunicorn_settings"
-"""What to pass to gunicorn as ``--config``."""
+"""The value of gunicorn's ``--config``."""

@@ -1,4 +1,4 @@
-"""Bodies of requests on their way from the event loop to threads: gathered whole, or streamed."""
+"""Bodies of requests on their way from the event loop to threads: buffered whole, or streamed."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 
 BUFFERED_BYTES_TOTAL = 256 << 20
-"""Of all bodies that a process gathers or has gathered and not yet answered."""
+"""Limit of all bodies that a process buffers or has buffered for requests without an answer yet."""
 
 
 class ClientLeft(ConnectionError):
-    """The client closed its connection before it had sent everything, or was too slow and given up."""
+    """The client closed its connection before the body was complete, or was too slow and was disconnected."""
 
 
 class Connection(Protocol):
-    """What a body comes from."""
+    """The connection of a body."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing comes any more."""
+        """Whether no more data arrives."""
 
     def give_up(self, status: int) -> None:
-        """Refuse what is being read."""
+        """Reject the request that is being read with this status."""
 
 
 class BodyBuffers:
-    """Gathers bodies within a total. When it is exceeded, the oldest unfinished body is the slowest and is given up."""
+    """Buffers bodies up to a total. When it is exceeded, the oldest unfinished body is rejected as the slowest."""
 
     def __init__(self, limit: int = BUFFERED_BYTES_TOTAL) -> None:
         self._limit = limit
@@ -38,7 +38,7 @@ class BodyBuffers:
         self._gathering: dict[Connection, None] = {}
 
     async def gather(self, connection: Connection, receive: Receive) -> bytes:
-        """Return a whole body, to be given back with ``release``. ClientLeft if it does not come."""
+        """Return a whole body, to be released with ``release``. Raises ClientLeft if it does not arrive."""
         parts: list[bytes] = []
         size = 0
         self._gathering[connection] = None
@@ -61,7 +61,7 @@ class BodyBuffers:
             self._gathering.pop(connection, None)
 
     def release(self, size: int) -> None:
-        """Take note that a gathered body of ``size`` bytes is gone."""
+        """Subtract a buffered body of ``size`` bytes that was freed."""
         self._total -= size
 
     def _make_room(self) -> None:
@@ -72,7 +72,7 @@ class BodyBuffers:
 
 
 class StreamedBody(io.RawIOBase):
-    """A body that a thread reads while it comes; ClientLeft where it breaks off."""
+    """A body that a thread reads while it arrives. Raises ClientLeft if the connection is lost."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, receive: Receive) -> None:
         super().__init__()
@@ -82,11 +82,11 @@ class StreamedBody(io.RawIOBase):
         self._is_over = False
 
     def readable(self) -> bool:
-        """Say yes."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer as far as bytes are there; wait for the first."""
+        """Fill a buffer with the available bytes; wait for the first."""
         while not self._rest and not self._is_over:
             message = asyncio.run_coroutine_threadsafe(_await(self._receive), self._loop).result()
             if message["type"] == "http.disconnect":

@@ -1,7 +1,7 @@
 """gunicorn's settings of the web process: ``gunicorn --config python:webadmin.serving.gunicorn_settings``.
 
-Options on the command line come first (``--bind``, ``--workers``, ``--threads``); another ``--worker-class`` would
-serve without deadlines and let slow clients take all threads.
+Options on the command line have precedence (``--bind``, ``--workers``, ``--threads``); another ``--worker-class`` would
+serve without deadlines, and slow clients could occupy all threads.
 """
 
 import os

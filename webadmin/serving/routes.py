@@ -1,4 +1,4 @@
-"""Which threads serve which path."""
+"""The pool of threads for each path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LARGE_BODIES = Route(REQUESTS, STREAMING)
 _CATALOG = Route(REQUESTS, UPLOADS)
 _HEALTH = Route(HEALTH)
 _EXACT = {
-    # That a process is alive must not wait for a database, for which the other three may wait.
+    # The liveness check must not wait for a database, which the other three may do.
     "/healthz": Route(ALIVE),
     "/readyz": _HEALTH,
     "/progressz": _HEALTH,
@@ -28,7 +28,7 @@ _LARGE_ENDINGS = ("/push.v1.PusherService/Push",)
 
 
 def route_of(path: str) -> Route:
-    """Return where a path is served; repeated slashes count as one, as for the views of pushes."""
+    """Return the route of a path; repeated slashes count as one, as for the views of pushes."""
     while "//" in path:
         path = path.replace("//", "/")
     route = _EXACT.get(path)

@@ -9,9 +9,9 @@ import uvicorn
 
 
 class SignalFreeServer(uvicorn.Server):
-    """Leaves signals to the process that it runs in: a drain comes before the end."""
+    """A server that leaves signals to its process, which drains before it exits."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Catch nothing."""
+        """Install no signal handlers."""
         yield

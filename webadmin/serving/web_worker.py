@@ -18,7 +18,7 @@ from webadmin.serving.signal_free_server import SignalFreeServer
 from webadmin.serving.wsgi_bridge import WsgiBridge
 
 CONNECTIONS_MAX = 16_384
-"""Open files that a process asks the system for: a slow connection costs one until its deadline."""
+"""Limit of open files that a process requests: a slow connection occupies one until its deadline."""
 HEALTH_THREADS = 2
 STREAMING_THREADS = 4
 UPLOAD_THREADS = 4
@@ -29,7 +29,7 @@ class WebWorker(Worker):  # type: ignore[misc]
     """One process: an event loop for connections, ``--threads`` threads for requests and as many for polls."""
 
     def run(self) -> None:
-        """Serve until a signal ends it; SIGTERM lets requests end within ``--graceful-timeout``."""
+        """Serve until a signal stops it; SIGTERM lets requests finish within ``--graceful-timeout``."""
         _raise_file_limit()
         threads = self.cfg.threads
         pools = {
@@ -63,7 +63,7 @@ class WebWorker(Worker):  # type: ignore[misc]
             runner.run(self._serve())
 
     def init_signals(self) -> None:
-        """Leave signals alone until the event loop handles them."""
+        """Install no handlers before the event loop does."""
         for number in self.SIGNALS:
             signal.signal(number, signal.SIG_DFL)
 
@@ -80,9 +80,9 @@ class WebWorker(Worker):  # type: ignore[misc]
             beating.cancel()
 
     async def _beat(self) -> None:
-        """Tell the master process each second that the loop turns; end when there is no master any more.
+        """Notify the master process each second that the event loop runs; exit when the master is gone.
 
-        uvicorn's own callback goes by the wall clock: after that was set back, the master would end the process.
+        uvicorn's own callback uses the wall clock: after that was set back, the master would kill the process.
         """
         while os.getppid() == self.ppid:
             self.notify()

@@ -1,8 +1,8 @@
 """An ASGI application that runs a WSGI application in pools of threads.
 
-A thread is used when a request is whole or, where its body is large, when its headers are. No thread waits for a client
-to take an answer. Which pool serves a request is decided by its path: what must not wait for anything else has threads
-of its own.
+A thread is used when a request is complete or, if its body is large, when its headers are. No thread waits for a client
+to read an answer. The path determines the pool that serves a request: paths that must not wait for others have threads
+of their own.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from webadmin.serving.deadline_protocol import CONNECTION_KEY
 log = logging.getLogger(__name__)
 
 BUFFERED_BYTES_MAX = 2_621_440
-"""A body up to this size is gathered before a thread is used: Django's largest form (DATA_UPLOAD_MAX_MEMORY_SIZE)."""
+"""A body up to this size is buffered before a thread is used: Django's largest form (DATA_UPLOAD_MAX_MEMORY_SIZE)."""
 PIECE_BYTES = 256 << 10
-"""Parts of an answer are sent together until they are as large; a larger part is sent as it is."""
+"""Parts of an answer are combined up to this size; a larger part is sent as it is."""
 _TITLES = {"content-type": "CONTENT_TYPE", "content-length": "CONTENT_LENGTH"}
 
 Send = Callable[[Message], Awaitable[None]]
@@ -37,10 +37,10 @@ Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The pool that serves a path, and the one for bodies larger than BUFFERED_BYTES_MAX; None where they are refused.
+    """The pool that serves a path, and the one for bodies larger than BUFFERED_BYTES_MAX; None where they are rejected.
 
-    Only views that check credentials before they read may have one: others would let anybody hold a thread with a slow
-    body.
+    Only views that check credentials before they read may have the latter: otherwise any client could hold a thread
+    with a slow body.
     """
 
     pool: str
@@ -88,7 +88,7 @@ class WsgiBridge:
         try:
             try:
                 piece = await loop.run_in_executor(threads, answer.next_piece)
-            finally:  # the rest of an answer may take hours: it must not hold a gathered body
+            finally:  # the rest of an answer may take hours and must not hold a buffered body
                 if gathered_bytes:
                     environ["wsgi.input"].close()
                     self._buffers.release(gathered_bytes)
@@ -110,28 +110,28 @@ def _log_left_early(environ: dict[str, Any]) -> None:
 
 
 class _Answer:
-    """An answer that is made in threads, a piece at a time; each piece may be made in another thread of the pool.
+    """An answer that is produced in threads, piece by piece; each piece may use another thread of the pool.
 
-    Connections to the database belong to threads. So each thread drops the ones that are too old or broken before and
-    after its piece, as Django does at the beginning and at the end of a request.
+    Database connections belong to threads. So each thread closes those that are too old or broken before and after its
+    piece, as Django does at the beginning and at the end of a request.
     """
 
     def __init__(self, application: Application, environ: dict[str, Any], connection: Connection) -> None:
         self.status = ""
         self.headers: list[tuple[str, str]] = []
         self.is_over = False
-        """Whether there are no more pieces, and what the application returned is closed."""
+        """Whether there are no more pieces, and the application's iterable is closed."""
         self._application = application
         self._environ = environ
         self._connection = connection
         self._result: Iterable[bytes] | None = None
         self._parts: Iterator[bytes] = iter(())
-        self._lock = threading.Lock()  # a task that is cancelled does not end what its thread does
+        self._lock = threading.Lock()  # cancelling a task does not stop its thread
 
     def next_piece(self) -> bytes:
         """Return the next PIECE_BYTES or more of the body, less at its end; the first call calls the application.
 
-        ``status`` is empty, and nothing more is to be sent, when the client has left.
+        ``status`` is empty, and nothing more is to be sent, when the client has disconnected.
         """
         with self._lock:
             close_old_connections()
@@ -148,7 +148,7 @@ class _Answer:
                 close_old_connections()
 
     def close(self) -> None:
-        """Close what the application returned, if that was not done."""
+        """Close the application's iterable, unless it is closed."""
         with self._lock:
             self._close()
 
@@ -174,7 +174,7 @@ class _Answer:
         return b"".join(made)
 
     def _start(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> None:
-        """Take status and headers, as WSGI's ``start_response``."""
+        """Store status and headers: ``start_response`` of WSGI."""
         self.status, self.headers = status, headers
 
     def _close(self) -> None:
@@ -186,7 +186,7 @@ class _Answer:
 
 
 class FileParts:
-    """What ``wsgi.file_wrapper`` makes of a file: parts of our size, whatever size the view wished for."""
+    """``wsgi.file_wrapper``: parts of a file in our size, whatever size the view requests."""
 
     def __init__(self, file: Any, block_size: int = 0) -> None:
         self._file = file
@@ -203,8 +203,9 @@ class FileParts:
 
 
 def environ_of(scope: Message) -> dict[str, Any]:
-    """Return WSGI's variables of a request, all but its body. Headers with an underscore are left out: they could pass
-    for others.
+    """Return WSGI's environment of a request, except for its body.
+
+    Headers with an underscore are dropped: they could be mistaken for others.
     """
     host, port = scope["server"] or ("localhost", 80)
     client = scope["client"] or ("", 0)

@@ -14,13 +14,16 @@ from engine.ingest.segments.split import split
 
 
 class Intake:
-    """Processes one profile at a time: read, normalise, identify."""
+    """Reads, normalises and identifies one profile at a time."""
 
     def __init__(self) -> None:
         self.profile = Profile()
 
     def take(self, profile: Profile | bytes, received_at_ns: int) -> None:
-        """Read and normalise a profile, parsed or as the bytes of a message; BadProfile, Truncated or LimitExceeded."""
+        """Read and normalise a profile, parsed or as the bytes of a message.
+
+        Raises BadProfile, Truncated or LimitExceeded.
+        """
         parsed = parse_profile(profile) if isinstance(profile, bytes) else profile
         self.profile = normalise(parsed, received_at_ns=received_at_ns)
 
@@ -42,7 +45,7 @@ class DatasetBuilder:
 
     @property
     def row_count(self) -> int:
-        """Rows so far."""
+        """Return the number of rows so far."""
         return self._builder.row_count
 
     def add(self, intake: Intake, labels: Labels, profile_id: bytes, annotations: Sequence[Label]) -> int:

@@ -15,7 +15,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def remembered(make: Function) -> Function:
-    """Return a cached version of a function of labels (a tuple of tuples of texts) and further hashable arguments.
+    """Return a cached version of a function of labels (a tuple of tuples of strings) and further hashable arguments.
 
     The last ``SETS_MAX`` results for short label sets are cached; errors are not.
     """

@@ -38,51 +38,54 @@ from engine.formats.pprof.pprof_select import (
 )
 
 STRING_BYTES_MAX = (1 << 16) - 1
-"""The block format stores the length of a string in 16 bits; a longer one (a C++ template name) is cut."""
+"""Maximum bytes of a string; the block format stores the length in 16 bits.
+
+A longer one (a C++ template name) is cut.
+"""
 LINES_MAX = 255
-"""The block format counts the lines of a location in 8 bits; the innermost ones are kept."""
+"""Maximum lines of a location; the block format stores the count in 8 bits. The innermost lines are kept."""
 INT32_MAX = (1 << 31) - 1
-"""The block format stores line numbers in 32 bits; one beyond becomes 0, that is unknown."""
+"""Maximum line number; the block format stores it in 32 bits. A higher number becomes 0, which is unknown."""
 INT64_MAX = (1 << 63) - 1
 SAMPLE_TYPES_MAX = 64
-"""Sample types of one profile; real ones have up to about ten, and each becomes a series and a row."""
+"""Maximum sample types of one profile. Profilers send up to about ten; each becomes a series and a row."""
 
 STACK_FRAMES_MAX = 8192
-"""Frames of one stack; runtimes overflow their stacks or cut their profiles long before."""
+"""Maximum frames of one stack. Runtimes overflow their stacks or cut their profiles below this."""
 FRAMES_MAX = 4_000_000
-"""Frames of all stacks of a profile: each may become a node of the stack tree, at about 100 bytes while it is built."""
+"""Maximum frames of all stacks of a profile; each may become a stack tree node, about 100 bytes while building."""
 
 
 def wrong_time() -> BadProfile:
-    """Return the refusal of a profile from before 1970, or of a negative duration."""
+    """Return the error for a profile from before 1970, or of a negative duration."""
     return BadProfile("pprof", -1, "the profile's time or duration is negative; send unix nanoseconds")
 
 
 def too_many_sample_types() -> LimitExceeded:
-    """Return the refusal of more than SAMPLE_TYPES_MAX sample types."""
+    """Return the error for more than SAMPLE_TYPES_MAX sample types."""
     return LimitExceeded("pprof", -1, f"the profile has more than {SAMPLE_TYPES_MAX} sample types")
 
 
 def too_deep() -> LimitExceeded:
-    """Return the refusal of a stack of more than STACK_FRAMES_MAX frames."""
+    """Return the error for a stack of more than STACK_FRAMES_MAX frames."""
     return LimitExceeded("pprof", -1, f"a stack has more than {STACK_FRAMES_MAX} frames; limit its depth")
 
 
 def too_many_frames() -> LimitExceeded:
-    """Return the refusal of more than FRAMES_MAX frames in all stacks."""
+    """Return the error for more than FRAMES_MAX frames in all stacks."""
     return LimitExceeded("pprof", -1, f"the stacks have more than {FRAMES_MAX} frames; send shorter profiles")
 
 
 def values_too_large() -> BadProfile:
-    """Return the refusal of values whose sum the format cannot hold."""
+    """Return the error for values whose sum exceeds the format's range."""
     return BadProfile("pprof", -1, "the values of a sample type sum to more than 63 bits")
 
 
 def normalise(profile: Profile, *, received_at_ns: int) -> Profile:
     """Apply the steps above; a profile without a time gets ``received_at_ns`` (unix nanoseconds).
 
-    The result may have no samples. BadProfile if a time is negative or the values of a sample type sum to more than 63
-    bits; LimitExceeded if there are too many sample types or frames.
+    The result may have no samples. Raises BadProfile if a time is negative or the values of a sample type sum to more
+    than 63 bits; LimitExceeded if there are too many sample types or frames.
     """
     if profile.time_ns < 0 or profile.duration_ns < 0:
         raise wrong_time()
@@ -150,7 +153,7 @@ def _int32(column: Integers) -> Integers:
 
 
 def _with_valid_references(profile: Profile) -> Profile:
-    """Steps 2 and 3: every table numbered from 1, every reference inside its table."""
+    """Apply steps 2 and 3: number every table from 1, and make every reference valid."""
     function_ids = np.where(profile.functions.ids == 0, numbered(len(profile.functions)), profile.functions.ids)
     mappings, locations, kept = _valid_locations(profile, function_ids)
     kept_id = np.where(kept, np.cumsum(kept), 0)
@@ -167,7 +170,7 @@ def _with_valid_references(profile: Profile) -> Profile:
 
 
 def _valid_locations(profile: Profile, function_ids: Ids) -> tuple[Mappings, Locations, Mask]:
-    """Return the mappings (with a stub if one is needed), the locations that stay, and which ones they were."""
+    """Return the mappings (with a stub if one is needed), the locations that are kept, and their mask."""
     locations = _cut_lines(profile.locations)
     line_functions = positions_of(function_ids, locations.line_function_ids)
     mapping_positions = positions_of(profile.mappings.ids, locations.mapping_ids)
@@ -198,7 +201,7 @@ def _cut_lines(locations: Locations) -> Locations:
 
 
 def _with_stub(mappings: Mappings) -> Mappings:
-    """Append the mapping, known for nothing, of locations that name none."""
+    """Append the stub mapping for locations without one."""
     return Mappings(
         ids=numbered(len(mappings) + 1),
         memory_starts=np.append(mappings.memory_starts, np.uint64(0)),
@@ -211,7 +214,7 @@ def _with_stub(mappings: Mappings) -> Mappings:
 
 
 def _any_of(starts: Integers, items: Mask) -> Mask:
-    """Tell for each owner of a ragged table whether any of its items is set."""
+    """Return for each owner of a ragged table whether any of its items is set."""
     counts = starts_of(items.astype(np.int64))[starts]
     return np.diff(counts) > 0
 
@@ -241,7 +244,7 @@ def _worth_keeping(samples: Samples, type_count: int) -> Samples:
 
 
 def _check_sums(values: Integers) -> None:
-    """Refuse values whose sum leaves 63 bits, so that no sum of some of them can; added in halves to stay exact."""
+    """Raise an error if a sum of values exceeds 63 bits, so that no partial sum can; halves are added to stay exact."""
     for high, low in zip((values >> 32).sum(axis=0), (values & 0xFFFFFFFF).sum(axis=0), strict=True):
         if (int(high) << 32) + int(low) > INT64_MAX:
             raise values_too_large()
@@ -263,9 +266,9 @@ def _order_and_join(samples: Samples) -> Samples:
 
 
 def _sample_keys(samples: Samples) -> list[bytes]:
-    """Return what each sample is known by: location ids as 8 bytes, then label key and value refs as 4 bytes each.
+    """Return the key of each sample: location ids as 8 bytes, then label key and value refs as 4 bytes each.
 
-    A label value is never 0, so a label cannot be taken for a location id (those are below 2**32).
+    A label value is never 0, so a label cannot equal a location id (those are below 2**32).
     """
     stacks = samples.location_ids.astype("<u8").tobytes()
     labels = np.stack((samples.label_keys, samples.label_strings), axis=1).astype("<u4").tobytes()

@@ -1,4 +1,4 @@
-"""The ID of a profile: a digest of tenant, labels and content, so that a push sent twice is the same row everywhere."""
+"""The ID of a profile: a digest of tenant, labels and content, so that a retried push has the same ID."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def _content_parts(profile: Profile) -> Iterator[bytes]:
 
 
 def _column_bytes(table: Samples | Mappings | Locations | Functions) -> Iterator[bytes]:
-    """Yield each column in the fewest bytes a number (1, 2, 4 or 8) that hold its largest, after a byte that says so.
+    """Yield each column as a width byte (1, 2, 4 or 8) and its numbers in that width, the smallest that fits.
 
-    Most numbers are small, and what is digested is what an ID costs. Negative numbers are as large as they get.
+    Most numbers are small, and the cost of an ID depends on the digested bytes. Negative numbers have 8 bytes.
     """
     for field in fields(table):
         numbers = getattr(table, field.name).astype(np.uint64)

@@ -4,9 +4,9 @@ Layout: per tenant (bytewise), per service (bytewise) a dataset of three section
 symbols); after a tenant's last dataset its dataset index; at the end the metadata footer. The same pushes in the same
 order give the same bytes.
 
-A profile's ID is derived from tenant, labels and content, so that a push sent twice is the same row wherever it lands:
-a builder keeps it once, and merges and queries drop the other copy. (A profile without a time gets the time of arrival,
-so two copies of one differ.)
+A profile's ID is derived from tenant, labels and content, so that a retried push has the same ID in every segment: a
+builder keeps one copy, and merges and queries drop the others. (A profile without a time gets its arrival time, so two
+copies of it differ.)
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class AddedProfile:
 
 
 class SegmentBuilder:
-    """Collects profiles for one shard; ``build`` returns the segment. Not thread-safe."""
+    """Collect profiles for one shard; ``build`` returns the segment. Not thread-safe."""
 
     def __init__(self, shard: int, created_by: str = "") -> None:
         self._shard = shard
@@ -68,9 +68,9 @@ class SegmentBuilder:
     ) -> AddedProfile:
         """Normalise, split and add a profile pushed with these labels (``__name__``, ``service_name``, ...).
 
-        It may be parsed or the bytes of a pprof message, which is quicker. A profile whose samples are all dropped adds
-        nothing; one that was added before adds nothing again. Raises BadBlockName for a bad tenant; BadProfile,
-        Truncated or LimitExceeded for a profile that cannot be stored.
+        It may be parsed or the bytes of a pprof message, which is faster. A profile whose samples are all dropped, or
+        that is a duplicate, adds nothing. Raises BadBlockName for an invalid tenant; BadProfile, Truncated or
+        LimitExceeded for a profile that cannot be stored.
         """
         check_tenant(tenant)
         check_text(*(text for annotation in annotations for text in annotation))

@@ -26,7 +26,7 @@ _ANNOTATIONS = SCHEMA.field("Annotations").type
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileRow:
-    """One profile and sample type, as the profile table holds it. ``span_ids`` is None if spans are unknown."""
+    """One profile and sample type, as a row of the profile table. ``span_ids`` is None if spans are unknown."""
 
     labels: StoredLabels
     profile_id: bytes

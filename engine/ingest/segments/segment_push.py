@@ -18,16 +18,16 @@ from engine.formats.proto import segment_push_pb2
 from engine.ingest.segments.label_memory import remembered
 
 SERIES_MAX = 100_000
-"""Maximum profiles of a message; a distributor sends the few of one client's push."""
+"""Maximum profiles of a message; a distributor sends those of one push."""
 LABELS_MAX = 256
-"""Maximum labels of a profile; above every sensible limit for pushes."""
+"""Maximum labels of a profile; above all limits for pushes."""
 _SECTION = "segment push"
 
 
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushedSeries:
-    """One profile on its way: series labels, an uncompressed pprof message, when it came (unix nanoseconds)."""
+    """One profile: series labels, an uncompressed pprof message, and its arrival time (unix nanoseconds)."""
 
     labels: Labels
     pprof: bytes
@@ -36,7 +36,7 @@ class PushedSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentPush:
-    """Profiles of one tenant for one shard (1 and up), in the order they came."""
+    """Profiles of one tenant for one shard (1 and up), in arrival order."""
 
     tenant: str
     shard: int
@@ -52,7 +52,7 @@ def encode_segment_push(tenant: str, shard: int, series: Sequence[PushedSeries])
 
 
 def decode_segment_push(data: bytes) -> SegmentPush:
-    """Decode a message. Raises BadObject or LimitExceeded if it is invalid, BadBlockName for a bad tenant."""
+    """Decode a message. Raises BadObject or LimitExceeded if it is invalid, BadBlockName for an invalid tenant."""
     message = segment_push_pb2.SegmentPush()
     try:
         message.ParseFromString(data)

@@ -22,16 +22,16 @@ Starts = NDArray[np.int32]
 Mask = NDArray[np.bool_]
 
 PARTITION = 0
-"""The symbol partition of a segment's dataset; there is one."""
+"""ID of the only symbol partition of a segment's dataset."""
 _SAMPLE = SCHEMA.field("Samples").type.value_type
 _SAMPLE_LABELS = _SAMPLE.field("Labels").type
 _ANNOTATIONS = SCHEMA.field("Annotations").type
 
 
 class RowColumns(NamedTuple):
-    """The rows in the order of the table; a ragged column has ``starts`` with one entry more than there are rows.
+    """The rows in table order; a ragged column has ``starts`` with one entry more than there are rows.
 
-    ``ids`` and ``traces`` have 16 bytes an entry. ``annotations`` is empty if no row has any.
+    ``ids`` and ``traces`` have 16 bytes per entry. ``annotations`` is empty if no row has any.
     """
 
     ids: Bytes
@@ -56,16 +56,16 @@ class RowColumns(NamedTuple):
 
 @remembered
 def stored_labels(labels: Labels) -> StoredLabels:
-    """Return labels as the index of series has them."""
+    """Return labels as the series index stores them."""
     return tuple((name.encode(), value.encode()) for name, value in labels)
 
 
 def ordered_rows(
     labels: Sequence[StoredLabels], series: Numbers, times_ns: Integers
 ) -> tuple[list[StoredLabels], Integers, Numbers]:
-    """Return the labels in order, the rows ordered by labels, then time, then as they came, and each one's series.
+    """Return the sorted labels, the row numbers sorted by labels, time and arrival, and the series number of each row.
 
-    ``series`` says for every row which of the labels it has; the numbers returned count in the new order.
+    ``series`` has for every row the position of its labels; the returned numbers are positions in the sorted labels.
     """
     order = sorted(range(len(labels)), key=labels.__getitem__)
     ranks = np.zeros(len(labels), np.uint32)
@@ -75,7 +75,7 @@ def ordered_rows(
 
 
 def indexed_series(labels: Sequence[StoredLabels], series: Numbers, times_ns: Integers) -> list[IndexedSeries]:
-    """Return the series of ordered rows; every one has a row."""
+    """Return the series of sorted rows; each has at least one row."""
     starts = np.searchsorted(series, np.arange(len(labels) + 1, dtype=np.uint32))
     first, last = times_ns[starts[:-1]].tolist(), times_ns[starts[1:] - 1].tolist()
     return [

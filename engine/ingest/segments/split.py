@@ -21,7 +21,7 @@ from engine.ingest.segments.label_memory import remembered
 
 SPAN_LABEL = b"span_id"
 SPAN_LABELS = (SPAN_LABEL, b"profile_id")
-"""Names under which profilers send the id of the trace span a sample belongs to; the first is the canonical one."""
+"""Names of the label with the id of a sample's trace span; the first is the canonical one."""
 TRACE_LABEL = b"trace_id"
 SPAN_BYTES = 8
 TRACE_BYTES = 16
@@ -32,7 +32,7 @@ UNKNOWN_SERVICE = "unspecified"
 DROPPED_LABELS = ("__delta__", "__order__")
 """Labels that control the receiver; they are not part of the series."""
 FIRST_LABELS = ("__profile_type__", "__service_name__")
-"""Labels stored before all others, which follow by name."""
+"""Labels stored before all others, which are sorted by name."""
 
 Group = tuple[tuple[int, int], ...]
 """(key, value) string refs of the labels a group shares."""
@@ -71,7 +71,7 @@ def split(profile: Profile, labels: Iterable[tuple[str, str]]) -> list[LabelGrou
 def external_labels(labels: Iterable[tuple[str, str]]) -> Labels:
     """Return the push's labels as every series has them: no receiver hints, no empty values, first of each name.
 
-    BadProfile if a label is not text that UTF-8 can hold.
+    Raises BadProfile if a label cannot be encoded as UTF-8.
     """
     return _external(tuple(labels))
 
@@ -118,14 +118,14 @@ def named_series(labels: Labels, *value_types: bytes) -> Labels:
 
 
 def stored_order(labels: dict[str, str]) -> Labels:
-    """Return labels in the order series are stored and compared in: type, service, then by name bytewise."""
+    """Return labels in stored order: type, service, then by name bytewise. Series are compared in this order."""
     first = [(name, labels[name]) for name in FIRST_LABELS if name in labels]
     rest = sorted((name.encode(), name) for name in labels if name not in FIRST_LABELS)
     return (*first, *((name, labels[name]) for _, name in rest))
 
 
 def fingerprint(labels: Iterable[tuple[bytes, bytes]]) -> int:
-    """Return the hash a series is known by; it depends on the stored order."""
+    """Return the hash of a series' labels; it depends on the stored order."""
     return _fingerprint(tuple(labels))
 
 
@@ -136,7 +136,7 @@ def _fingerprint(labels: tuple[tuple[bytes, bytes], ...]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Links:
-    """Per sample: the group it falls into, its span (None: the profile knows no spans) and its trace."""
+    """The group of each sample, its span (None: the profile has no spans) and its trace."""
 
     groups: list[Group]
     span_ids: list[int] | None
@@ -165,7 +165,7 @@ def _links(profile: Profile) -> _Links:
 
 
 def _hex(text: bytes, size: int) -> bytes | None:
-    """Return the id a label spells in hexadecimal; None if it is none of this size."""
+    """Return the id that a label has in hexadecimal; None if it is not an id of this size."""
     try:
         value = bytes.fromhex(text.decode("ascii")) if len(text) == 2 * size else b""
     except ValueError:

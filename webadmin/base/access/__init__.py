@@ -1,1 +1,1 @@
-"""Who may do what: tenants, worker credentials, the audit log."""
+"""Access control: tenants, worker credentials, the audit log."""

@@ -1,4 +1,4 @@
-"""This app owns the identities that the rest refers to: tenants, workers' credentials and who did what."""
+"""The app of identities: tenants, credentials and the audit log, to which the other apps refer."""
 
 from django.apps import AppConfig
 

@@ -1,4 +1,4 @@
-"""Reads ``Authorization: Bearer lw_…`` and turns it into the worker credential it proves."""
+"""Authenticate requests by ``Authorization: Bearer lw_…`` as a worker credential."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from webadmin.base.access.services import check_worker_credential
 
 
 class WorkerAuthentication(BaseAuthentication):
-    """``request.user`` is the WorkerCredential of the caller."""
+    """Bearer authentication; sets ``request.user`` to the WorkerCredential of the caller."""
 
     def authenticate(self, request: Request) -> tuple[WorkerCredential, None] | None:
         scheme, _, wire_form = get_authorization_header(request).decode("latin-1").partition(" ")

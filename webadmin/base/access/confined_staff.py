@@ -1,8 +1,9 @@
-"""Staff who are limited to tenants: members of groups named ``tenant:NAME``, in the words that credentials use.
+"""Staff who are limited to tenants: members of groups named ``tenant:NAME``, the form that scopes of credentials have.
 
-Such a person is confined to those tenants, whatever permissions he has; superusers and members of ``tenant:*`` are not.
-The middleware confines all queries of a request to the admin. The backend takes away every permission but to view
-models with a tenant: what has none (workers, the command log, credentials, people) is closed, and nothing is changed.
+Such a user is confined to those tenants, whatever other permissions the user has; superusers and members of
+``tenant:*`` are not confined. The middleware confines all queries of a request to the admin. The backend removes every
+permission except to view models with a tenant: models without one (workers, the command log, credentials, users) are
+not visible, and nothing can be changed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from webadmin.base.access.scopes import ANY_TENANT, TENANT_PREFIX
 
 CONFINED_PATH = "/admin/"
 OWN_CHECK_PATH = "/admin/flame-graph/data/"
-"""Questions about profiles name one tenant, which is checked against ``tenants_of`` before anything is read."""
+"""Profile data of the admin's flame graph: the request names one tenant, which the view checks against
+``tenants_of``.
+"""
 
 
 @functools.cache
@@ -31,7 +34,7 @@ def view_permissions() -> frozenset[str]:
 
 
 def tenants_of(user: Any) -> frozenset[str] | None:
-    """Return the tenants that a person is confined to by the names of his groups; None if he is not confined."""
+    """Return the tenants that a user is confined to by group names; None if the user is not confined."""
     if not user.is_authenticated or user.is_superuser:
         return None
     if not hasattr(user, "_confined_tenants"):
@@ -42,7 +45,7 @@ def tenants_of(user: Any) -> frozenset[str] | None:
 
 
 class ConfinementMiddleware:
-    """Confines requests to the admin to the tenants of who is signed in."""
+    """Confine requests to the admin to the tenants of the signed-in user."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
@@ -56,7 +59,7 @@ class ConfinementMiddleware:
 
 
 class ConfinedBackend(ModelBackend):
-    """Django's permissions, of which confined people keep those to view models with a tenant."""
+    """Django's permissions; a confined user keeps only those to view models with a tenant."""
 
     def get_all_permissions(self, user_obj: Any, obj: Any = None) -> set[str]:
         found = super().get_all_permissions(user_obj, obj)

@@ -1,8 +1,8 @@
-"""Which rows a signed-in user may see: the one rule for staff who are limited to tenants.
+"""Which rows a signed-in user may see: the single rule for staff who are limited to tenants.
 
-``confined_staff`` decides who is confined to which tenants and sets them for the time of a request to the admin. While
-they are set, each ``ConfinedManager`` returns the rows of these tenants only, so every list, count, page and search of
-the request follows the rule. Code must use these managers, not raw SQL, for what it shows.
+``confined_staff`` determines which users are confined to which tenants and sets them for the duration of a request to
+the admin. While they are set, each ``ConfinedManager`` returns the rows of these tenants only, so every list, count,
+page and search of the request follows the rule. Code must use these managers, not raw SQL, for rows that it displays.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def confined_tenants() -> frozenset[str] | None:
 
 
 def may_see(tenant: str) -> bool:
-    """Say whether the current request may show a tenant, for what is not read through a confined model."""
+    """Return whether the current request may show a tenant; for data that is not read through a confined model."""
     tenants = _tenants.get()
     return tenants is None or tenant in tenants
 
@@ -38,13 +38,13 @@ def cache_key(name: str) -> str:
 
 
 def hash_names(names: Iterable[str]) -> str:
-    """Return a short text that tells sets of names apart, fit for keys of any cache."""
+    """Return a short digest of a set of names, usable in keys of any cache."""
     return hashlib.sha256("\0".join(sorted(names)).encode()).hexdigest()[:32]
 
 
 @contextmanager
 def confine(tenants: Set[str] | None) -> Iterator[None]:
-    """Confine every query of confined models in this block; None lifts the confinement."""
+    """Confine every query of confined models in this block to these tenants; None lifts the confinement."""
     token = _tenants.set(None if tenants is None else frozenset(tenants))
     try:
         yield
@@ -55,10 +55,10 @@ def confine(tenants: Set[str] | None) -> Iterator[None]:
 class ConfinedManager(models.Manager):
     """The manager of a model whose rows belong to tenants.
 
-    ``tenant_path`` is the lookup of the tenant's name; None hides all rows from confined requests, because they belong
-    to no tenant and may name any. With ``rules_for_everybody`` rows of the tenant EVERYBODY hold for all tenants, so
-    all may see them. With ``is_scoped`` rows name their tenant as the value of a scope; other kinds of scope but jobs
-    hold for all tenants.
+    ``tenant_path`` is the lookup of the tenant's name; None hides all rows from confined requests, for models whose
+    rows belong to no tenant and may name any. With ``rules_for_everybody`` rows of the tenant EVERYBODY apply to all
+    tenants and are visible to all. With ``is_scoped`` rows name their tenant as the value of a scope; scopes of other
+    kinds, except jobs, apply to all tenants.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""What happens to a credential after it was issued: rotate its secret, set when it expires, revoke it; audited.
+"""Changes of issued credentials: rotate the secret, set the expiry, revoke. All are audited.
 
-Every change runs in one transaction, and publishes the list of revoked secrets after its commit: processes that know a
-credential from before read that list when the database does not answer.
+Each change runs in one transaction and publishes the list of revoked secrets after its commit: processes that have
+cached a credential read that list while the database is unavailable.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ from webadmin.base.access.scopes import SCOPE_READ_CATALOG, SCOPES, unknown_scop
 from webadmin.base.access.services import hash_secret, issue_worker_credential, new_secret, record_audit, wire_form
 
 OVERLAP_DEFAULT = timedelta(days=1)
-"""How long the old secret is accepted after a rotation, unless the operator says otherwise."""
+"""How long the old secret is accepted after a rotation by default."""
 OVERLAP_MAX = timedelta(days=90)
 PUBLISHED_LATER = "the list of revoked secrets could not be written to the object store now; control tries again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CredentialOutcome:
-    """What was done to credentials, or would be. ``secret`` is the new wire form, shown once, "" if there is none."""
+    """The outcome of a change of credentials, or of its dry run.
+
+    ``secret`` is the new wire form, which is shown once; "" if there is none.
+    """
 
     action: str
     is_dry_run: bool
@@ -37,7 +40,7 @@ class CredentialOutcome:
     notes: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as admin, API and commands show it. A catalog client needs the secret in two parts."""
+        """Return the JSON form for admin, API and commands. A catalog client needs the secret in two parts."""
         told: dict[str, Any] = {"action": self.action, "dry_run": self.is_dry_run}
         if self.secret:
             told["secret"] = self.secret
@@ -48,7 +51,7 @@ class CredentialOutcome:
 
 
 def describe_credential(credential: WorkerCredential) -> dict[str, Any]:
-    """Return what may be shown of a credential: everything but its hashes. Times are ISO 8601 in UTC or null."""
+    """Return the public fields of a credential: all but its hashes. Times are ISO 8601 in UTC or null."""
     times = ("created_at", "last_used_at", "previous_valid_until", "expires_at", "revoked_at")
     moments = {name: moment.isoformat() if (moment := getattr(credential, name)) else None for name in times}
     return {"name": credential.name, "key_id": f"lw_{credential.key_id}", "scopes": list(credential.scopes)} | moments
@@ -86,9 +89,9 @@ def create_credential(
 def rotate_credential(
     *, name: str, overlap: timedelta = OVERLAP_DEFAULT, actor: str, is_dry_run: bool = False, why: str = ""
 ) -> CredentialOutcome:
-    """Give a credential a new secret; the one it has is accepted for ``overlap`` more, 0 ends it now.
+    """Give a credential a new secret; the current one is accepted for another ``overlap``, 0 ends it now.
 
-    A secret from before that one ends now. Raises UnknownCredential, CredentialChangeRefused.
+    An older secret that is still in its overlap ends now. Raises UnknownCredential, CredentialChangeRefused.
     """
     if not timedelta(0) <= overlap <= OVERLAP_MAX:
         raise CredentialChangeRefused(f"an overlap is from 0 to {OVERLAP_MAX.days} days more, not {overlap}")
@@ -119,7 +122,7 @@ def rotate_credential(
 def set_credential_expiry(
     *, name: str, expires_at: datetime | None, actor: str, is_dry_run: bool = False, why: str = ""
 ) -> CredentialOutcome:
-    """Set until when a credential is accepted; None: without end. Raises UnknownCredential, CredentialChangeRefused."""
+    """Set when a credential expires; None: never. Raises UnknownCredential, CredentialChangeRefused."""
     _check_expiry(expires_at)
     with transaction.atomic():
         credential = _find(name)
@@ -132,7 +135,7 @@ def set_credential_expiry(
 
 
 def revoke_credential(*, name: str, actor: str, is_dry_run: bool = False, why: str = "") -> CredentialOutcome:
-    """Revoke all secrets of a credential for good; its name becomes free. Raises UnknownCredential."""
+    """Revoke all secrets of a credential permanently; its name becomes free. Raises UnknownCredential."""
     now = timezone.now()
     with transaction.atomic():
         credential = _find(name)
@@ -167,5 +170,5 @@ def _note_revoked(hashes: Sequence[str], at: datetime) -> None:
 
 
 def _publish() -> list[str]:
-    """Publish the list now, after the commit; return what to tell the operator."""
+    """Publish the list now, after the commit; return notes for the operator."""
     return [] if publish_revocations() else [PUBLISHED_LATER]

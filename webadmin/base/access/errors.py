@@ -1,4 +1,4 @@
-"""Errors of identity: who calls, and may they?"""
+"""Errors of authentication and authorization."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ class CredentialRefused(LithifyError):
 
 
 class ScopeMissing(LithifyError):
-    """The credential is valid but not for this."""
+    """The credential is valid but lacks the required scope."""
 
     code = "scope_missing"
 
 
 class NameTaken(LithifyError):
-    """Another one already has this name; choose a different name or revoke the other first."""
+    """Another object already has this name; choose a different name or revoke the other first."""
 
     code = "name_taken"
 
 
 class TooManyNames(LithifyError):
-    """One credential names more workers than a fleet has; find out what makes new names, then poll again."""
+    """One credential names more workers than a fleet has; find the source of new names, then poll again."""
 
     code = "too_many_names"
 
 
 class UnknownCredential(LithifyError):
-    """No credential in use has this name."""
+    """No active credential has this name."""
 
     code = "unknown_credential"
 
 
 class CredentialChangeRefused(LithifyError):
-    """The change of a credential makes no sense; the message says what is expected."""
+    """The requested change of a credential is invalid; the message states what is expected."""
 
     code = "credential_change_refused"
 

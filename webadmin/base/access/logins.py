@@ -1,4 +1,4 @@
-"""Locking out whoever guesses passwords: what django-axes asks of us."""
+"""Hooks of django-axes, which locks out accounts and addresses after failed logins."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from django.http import HttpRequest, HttpResponse
 def client_address(request: HttpRequest) -> str:
     """Return the address that a request came from.
 
-    Behind ``PROXY_COUNT`` proxies it is the one that the outermost of them saw, which is so many from the right in
-    X-Forwarded-For: what stands left of it can be invented by anybody.
+    Behind ``PROXY_COUNT`` proxies it is the address that the outermost proxy recorded: that many entries from the right
+    of X-Forwarded-For. Entries further left are set by the client and cannot be trusted.
     """
     forwarded = [part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",") if part.strip()]
     if settings.PROXY_COUNT and len(forwarded) >= settings.PROXY_COUNT:
@@ -21,7 +21,7 @@ def client_address(request: HttpRequest) -> str:
 
 
 def answer_locked_out(request: HttpRequest, *args: Any, **options: Any) -> HttpResponse:
-    """Refuse a login of a locked account or address; the answer is the same for a right and a wrong password."""
+    """Reject a login of a locked account or address; the answer does not depend on whether the password is right."""
     seconds = int(settings.AXES_COOLOFF_TIME.total_seconds())
     text = f"Too many failed logins. Try again in {seconds // 60} minutes, or ask an operator for axes_reset.\n"
     return HttpResponse(text, status=429, content_type="text/plain", headers={"Retry-After": str(seconds)})

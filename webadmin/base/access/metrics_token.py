@@ -1,4 +1,4 @@
-"""The token of machines that watch an installation: for ``/metrics``, ``/progressz``, and the schema of the API."""
+"""The bearer token of monitoring systems: for ``/metrics``, ``/progressz``, and the schema of the API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PREFIX = "Bearer "
 
 
 def has_metrics_token(authorization: str) -> bool:
-    """Say whether a header ``Authorization`` has METRICS_TOKEN as its bearer token."""
+    """Return whether an ``Authorization`` header has METRICS_TOKEN as its bearer token."""
     given = authorization.removeprefix(PREFIX).strip().encode()
     return authorization.startswith(PREFIX) and hmac.compare_digest(given, settings.METRICS_TOKEN.encode())
 

@@ -14,7 +14,7 @@ REFUSAL_REASON_MAX = 500
 
 
 class Tenant(models.Model):
-    """An owner of data. Segments mix tenants and belong to none."""
+    """An owner of data. Segments contain data of several tenants and belong to none."""
 
     name = ByteOrderedField(max_length=TENANT_NAME_MAX)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -42,7 +42,7 @@ class WorkerCredential(models.Model):
 
     name = models.CharField(max_length=CREDENTIAL_NAME_MAX)
     key_id = ByteOrderedField(max_length=16)
-    # The secret has 256 random bits, so a plain hash is as good as a slow one.
+    # The secret has 256 random bits, so a fast hash is as secure as a slow one.
     secret_hash = models.CharField(max_length=64)
     scopes = models.JSONField(default=list, help_text="What it may do, e.g. jobs:poll")
     previous_secret_hash = models.CharField(max_length=64, blank=True, default="", db_default="")
@@ -68,11 +68,11 @@ class WorkerCredential(models.Model):
 
     @property
     def is_authenticated(self) -> bool:
-        """Django REST framework asks its users this; a credential that reached a view was checked."""
+        """True, for Django REST framework: a credential that reached a view has been authenticated."""
         return True
 
     def has_scope(self, scope: str) -> bool:
-        """Say whether this credential may do what the scope names."""
+        """Return whether this credential has a scope."""
         return scope in self.scopes
 
 
@@ -91,7 +91,7 @@ class RevokedSecret(models.Model):
 
 
 class AuditEntry(models.Model):
-    """Who changed what, beside the schedule's own command log."""
+    """An audit entry: who changed what, outside the schedule's command log."""
 
     at = models.DateTimeField(auto_now_add=True)
     actor = models.CharField(max_length=150)
@@ -111,7 +111,7 @@ class AuditEntry(models.Model):
 
 
 class RefusalCount(models.Model):
-    """How often blocks of one sender were refused for one reason, and the last of them."""
+    """How often blocks of one sender were rejected for one reason, and the last rejection."""
 
     actor = models.CharField(max_length=150)
     code = models.CharField(max_length=REFUSAL_CODE_MAX)

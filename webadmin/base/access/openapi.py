@@ -1,4 +1,4 @@
-"""How the OpenAPI page shows the workers' credential. Loaded when the app is ready, not with the settings of REST."""
+"""The OpenAPI security scheme of worker credentials. Loaded when the app is ready, not with the REST settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose data a person who is signed in may see on pages that need no view permission."""
+"""Tenants that a signed-in user may read on pages that require no view permission."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from webadmin.base.access.scopes import ANY_TENANT, TENANT_PREFIX
 
 
 def readable_tenants(user: Any, every_tenant: str) -> QuerySet[Tenant]:
-    """Return the tenants whose data a signed-in person may see.
+    """Return the tenants whose data a signed-in user may see.
 
-    Who is confined to tenants sees these. Others need the permission ``every_tenant`` or the group ``tenant:*``.
+    Confined users see the tenants they are confined to. Others need the permission ``every_tenant`` or the group
+    ``tenant:*``.
     """
     confined = tenants_of(user)
     if confined is not None:

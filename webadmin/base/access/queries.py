@@ -9,20 +9,20 @@ from django.db.models import Max
 from webadmin.base.access.models import AuditEntry, WorkerCredential
 
 SEARCHED_MAX = 100_000
-"""How many entries back one change is looked for: the log has no index by what was changed."""
+"""How many of the latest entries are searched for one change: the log has no index on targets."""
 EXPIRY_WARNING = timedelta(days=14)
-"""How long before it expires a credential is named on the front page."""
+"""How long before its expiry a credential is reported on the front page."""
 
 
 def audit_of(action: str, target: str, count: int) -> list[AuditEntry]:
-    """Return the last entries of one action on one target, the last first."""
+    """Return the last ``count`` entries of one action on one target, newest first."""
     last_id = AuditEntry.objects.aggregate(last=Max("id"))["last"] or 0
     recent = AuditEntry.objects.filter(id__gt=last_id - SEARCHED_MAX, action=action, target=target)
     return list(recent.order_by("-id")[:count])
 
 
 def credential_warning(credential: WorkerCredential, now: datetime) -> str:
-    """Return what an operator should know of a credential's end: that it expires soon or has expired; else ""."""
+    """Return a warning that a credential expires soon or has expired; "" if neither."""
     if credential.revoked_at is not None or credential.expires_at is None:
         return ""
     if credential.expires_at <= now:
@@ -31,5 +31,5 @@ def credential_warning(credential: WorkerCredential, now: datetime) -> str:
 
 
 def expiring_credential_count(now: datetime) -> int:
-    """Return how many credentials in use have expired or expire within the time of the warning."""
+    """Return how many active credentials have expired or expire within EXPIRY_WARNING."""
     return WorkerCredential.objects.filter(revoked_at=None, expires_at__lte=now + EXPIRY_WARNING).count()

@@ -1,4 +1,4 @@
-"""Count what was refused, by sender and error code: a faulty sender repeats its error."""
+"""Count rejected requests and blocks by sender and error code: a faulty sender repeats its error."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from webadmin.base.access.models import REFUSAL_REASON_MAX, RefusalCount
 from webadmin.base.database import dialect
 
 REQUEST_PREFIX = "request."
-"""Before the codes of whole requests, and of reports in them; codes without it are those of single blocks."""
+"""Prefix of the codes of whole requests and of reports in them; codes without it are those of single blocks."""
 
 
 def count_refusals(errors: Sequence[LithifyError], *, actor: str, at_ms: int) -> None:
-    """Add these refusals of blocks to the counts of their sender."""
+    """Add rejections of blocks to the counts of their sender."""
     _count([(error.code, str(error)) for error in errors], actor=actor, at_ms=at_ms)
 
 
 def count_refused_requests(refused: Sequence[tuple[str, str]], *, actor: str) -> None:
-    """Add refused requests, or reports in them, to the counts of their sender: error codes with the words for each."""
+    """Add rejected requests or reports, as pairs of error code and message, to the counts of their sender."""
     _count([(REQUEST_PREFIX + code, words) for code, words in refused], actor=actor, at_ms=dialect.clock_ms())
 
 

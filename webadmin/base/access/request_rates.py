@@ -1,6 +1,6 @@
-"""How many requests a credential may send: a token bucket per credential and process.
+"""Rate limit of requests: a token bucket per credential and process.
 
-Polls of workers are exempt: a refused poll would put leases in danger. Pushes are held to bytes per tenant instead.
+Polls of workers are exempt: a rejected poll would put leases at risk. Pushes are limited by bytes per tenant instead.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from rest_framework.throttling import BaseThrottle
 from webadmin.base.access.models import WorkerCredential
 
 BURST_SECONDS = 10
-"""A credential that was quiet may send so many seconds' worth of requests at once."""
+"""An idle credential may send this many seconds' worth of requests at once."""
 CREDENTIALS_MAX = 10_000
 
 
 class RequestRates:
-    """Counts the requests of each credential; shared by the threads of a process."""
+    """The token buckets of all credentials; shared by the threads of a process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -30,7 +30,7 @@ class RequestRates:
     def take(self, name: str, now: float) -> int:
         """Count a request; return after how many seconds it may be sent again, 0 if it is within the rate.
 
-        ``now`` is on ``time.monotonic``'s clock. A rate of 0 in the settings allows everything.
+        ``now`` is a reading of ``time.monotonic``. A rate of 0 in the settings disables the limit.
         """
         rate = settings.CREDENTIAL_REQUESTS_PER_SECOND
         if not rate:
@@ -41,7 +41,7 @@ class RequestRates:
             tokens = min(burst, tokens + (now - since) * rate)
             wait = 0 if tokens >= 1 else math.ceil((1 - tokens) / rate)
             if len(self._buckets) >= CREDENTIALS_MAX:
-                del self._buckets[next(iter(self._buckets))]  # the one that was quiet for longest is full again
+                del self._buckets[next(iter(self._buckets))]  # least recently used, so its bucket is full
             self._buckets[name] = (tokens if wait else tokens - 1, now)
         return wait
 
@@ -55,7 +55,7 @@ def seconds_to_wait(name: str) -> int:
 
 
 class CredentialThrottle(BaseThrottle):
-    """Answers 429 with Retry-After to a credential that sends more requests than it may."""
+    """Answer 429 with Retry-After to a credential that exceeds its rate."""
 
     def __init__(self) -> None:
         self._wait = 0

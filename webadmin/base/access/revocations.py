@@ -1,9 +1,9 @@
-"""The list of revoked secrets in the object store, for processes that cannot ask the database.
+"""The list of revoked secrets in the object store, for processes that cannot reach the database.
 
 The object ``access/revocations.json`` holds the hashes of the secrets that were revoked within the last day, signed
-with the newest of ``LITHIFY_TOKEN_KEYS``; a signature by any of them is accepted. A process remembers a credential for
-15 minutes while the database is away, so no older entry is needed. A reader keeps what it read last: a list that is
-missing, old, unreachable or not signed takes nothing back and refuses nobody else.
+with the newest of ``LITHIFY_TOKEN_KEYS``; a signature by any of them is accepted. A process caches a credential for 15
+minutes while the database is unavailable, so no older entry is needed. A reader keeps the entries it has read: a list
+that is missing, old, unreachable or not signed neither restores nor revokes any secret.
 """
 
 from __future__ import annotations
@@ -33,11 +33,10 @@ KEPT_SECONDS = 2 * PUBLISHED_FOR.total_seconds()
 
 
 def publish_revocations() -> bool:
-    """Write the list; False if the object store failed or takes longer than PUBLISH_SECONDS, which is logged.
+    """Write the list; return False if the object store failed or takes longer than PUBLISH_SECONDS, which is logged.
 
-    Whoever waits for the answer has a new secret in it that is shown once: a store that hangs must not keep it.
-    The rows are read again after each write: of two processes that write at the same time, the one that writes last
-    notices what the other one knew.
+    The time is limited because the answer to the caller contains a new secret that is shown once. The rows are read
+    again after each write: of two processes that write at the same time, the later one includes the other's entries.
     """
     store = cached_store(settings.OBJECT_STORE_URL)
     written: dict[str, float] | None = None
@@ -52,7 +51,7 @@ def publish_revocations() -> bool:
 
 
 def refresh_published() -> int:
-    """Delete rows that are no longer published, write the list if there is any, return how many secrets it has."""
+    """Delete rows that are no longer published, write the list if it is not empty, and return its number of secrets."""
     RevokedSecret.objects.filter(revoked_at__lt=timezone.now() - PUBLISHED_FOR).delete()
     count = RevokedSecret.objects.count()
     if count:
@@ -61,18 +60,21 @@ def refresh_published() -> int:
 
 
 class Revocations:
-    """What a process knows of revoked secrets; shared by its threads."""
+    """The revoked secrets known to a process; shared by its threads."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._revoked: dict[str, float] = {}
 
     def is_revoked(self, secret_hash: str) -> bool:
-        """Say whether the list that was read last, or an earlier one, has this secret."""
+        """Return whether this secret is in the last list that was read or in an earlier one."""
         return secret_hash in self._revoked
 
     def refresh(self) -> None:
-        """Read the list and add it to what is known; what cannot be read or verified is logged and changes nothing."""
+        """Read the list and add its entries to the known ones.
+
+        A list that cannot be read or verified is logged and ignored.
+        """
         try:
             found = _verify(self._store.get(KEY))
         except ObjectNotFound:
@@ -96,7 +98,10 @@ def _sign(revoked: dict[str, float]) -> bytes:
 
 
 def _verify(data: bytes) -> dict[str, float]:
-    """Return the entries of a signed list; ValueError if it is not signed with a key in use, or malformed."""
+    """Return the entries of a signed list.
+
+    Raises ValueError if the list is malformed or not signed with a current key.
+    """
     try:
         envelope = json.loads(data)
         document, signature = str(envelope["document"]), bytes.fromhex(envelope["signature"])

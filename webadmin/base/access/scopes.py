@@ -1,9 +1,9 @@
-"""What a credential may do, and for whom: ``blocks:add`` is a scope, ``tenant:acme`` says whose data it is for.
+"""Scopes of credentials: ``blocks:add`` permits an action, ``tenant:acme`` limits it to a tenant's data.
 
-A credential without any ``tenant:…`` is for no tenant where one tenant asks (queries), and for all of them where the
-platform's own processes write on behalf of everybody (adding segments). ``tenant:*`` is for all in both cases.
-Polling, reading the schedule and operating are for the platform as a whole: a credential that lists tenants by name
-may not, whatever other scopes it has, or one tenant would see and steer the others.
+A credential without any ``tenant:…`` is valid for no tenant in requests about one tenant (queries), and for all tenants
+where the platform's own processes write for all of them (adding segments). ``tenant:*`` means all tenants in both
+cases. Polling, reading the schedule and operating concern the whole platform: a credential that lists tenants by name
+may do none of these, whatever other scopes it has; otherwise one tenant could read and control the others.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ ANY_TENANT = "*"
 
 
 def unknown_scopes(scopes: Iterable[str]) -> list[str]:
-    """Return what is neither one of SCOPES nor ``tenant:NAME`` or ``tenant:*``.
+    """Return the scopes that are neither in SCOPES nor ``tenant:NAME`` or ``tenant:*``.
 
-    A misspelt tenant must not pass: a credential without one is for the platform as a whole.
+    A misspelt tenant scope must be rejected: a credential without one is valid for the whole platform.
     """
     return [scope for scope in scopes if scope not in SCOPES and not _names_tenant(scope)]
 
@@ -56,24 +56,24 @@ def _names_tenant(scope: str) -> bool:
 
 
 def listed_tenants(credential: WorkerCredential) -> frozenset[str]:
-    """Return the tenants a credential lists; ``*`` is among them if it is for all."""
+    """Return the tenants a credential lists; ``*`` is among them if it is valid for all."""
     return frozenset(
         scope.removeprefix(TENANT_PREFIX) for scope in credential.scopes if scope.startswith(TENANT_PREFIX)
     )
 
 
 def is_for_everybody(credential: WorkerCredential) -> bool:
-    """Say whether a credential is not confined to tenants that it lists by name."""
+    """Return whether a credential is not confined to tenants by name."""
     return listed_tenants(credential) <= {ANY_TENANT}
 
 
 def is_operator(credential: WorkerCredential) -> bool:
-    """Say whether a credential steers the platform as a whole; only such a one is shown paths of the server."""
+    """Return whether a credential may operate the whole platform; only such a one is shown server paths."""
     return credential.has_scope(SCOPE_OPERATE) and is_for_everybody(credential)
 
 
 def confined_words(credential: WorkerCredential) -> str:
-    """Return why a credential of some tenants is refused what is about all of them."""
+    """Return why a credential confined to tenants is rejected for a resource of all tenants."""
     tenants = sorted(listed_tenants(credential) - {ANY_TENANT})
     plural = "s" if len(tenants) > 1 else ""
     return f"the credential is for tenant{plural} {', '.join(tenants)} only, and this is about all of them"
@@ -100,25 +100,25 @@ class MayAddBlocks(_HasScope):
 
 
 class MayQueryBlocks(_HasScope):
-    """The caller may ask the index where its tenants' data is."""
+    """The caller may query which blocks hold data of its tenants."""
 
     scope = SCOPE_QUERY_BLOCKS
 
 
 class MayReadTables(_HasScope):
-    """The caller may ask how its tenants' tables are."""
+    """The caller may read the state of its tenants' tables."""
 
     scope = SCOPE_READ_TABLES
 
 
 class MayWriteTables(_HasScope):
-    """The caller may create its tenants' tables and say which files are in them."""
+    """The caller may create its tenants' tables and register files in them."""
 
     scope = SCOPE_WRITE_TABLES
 
 
 class _ForEverybody(_HasScope):
-    """The scope of the class, in a credential that is not confined to tenants which it lists."""
+    """Base class: the credential has the scope of the class and is not confined to tenants by name."""
 
     _confined = ""
 
@@ -134,7 +134,7 @@ class _ForEverybody(_HasScope):
 
 
 class MayOperate(_ForEverybody):
-    """The caller may steer the schedule as an operator does in the admin."""
+    """The caller may operate the schedule, as an operator does in the admin."""
 
     scope = SCOPE_OPERATE
 

@@ -1,4 +1,4 @@
-"""The write side of access: issue and check worker credentials, record what operators do, intern tenants."""
+"""Write operations of access control: issue and check worker credentials, write the audit log, intern tenants."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from webadmin.base.database.dialect import among, ask_rows
 
 KEY_ID_BYTES = 6
 SECRET_BYTES = 32
-# A node polls every second; when it was last seen need not be known better than this.
+# A node polls every second; a coarser time of last use saves writes.
 LAST_USED_GRAIN = timedelta(minutes=1)
 
 _WIRE_FORM = re.compile(r"lw_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
@@ -29,7 +29,7 @@ _WIRE_FORM = re.compile(r"lw_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuedCredential:
-    """A new credential; ``wire_form`` holds the secret and cannot be shown again."""
+    """A new credential; ``wire_form`` contains the secret and cannot be shown again."""
 
     credential: WorkerCredential
     wire_form: str
@@ -38,7 +38,7 @@ class IssuedCredential:
 def issue_worker_credential(
     *, name: str, scopes: Iterable[str] = (SCOPE_POLL,), actor: str, expires_at: datetime | None = None, why: str = ""
 ) -> IssuedCredential:
-    """Make a credential. Raises NameTaken if one that is not revoked has the name."""
+    """Create a credential. Raises NameTaken if an active one has the name."""
     key_id, secret = secrets.token_hex(KEY_ID_BYTES), new_secret()
     detail: dict[str, Any] = {"scopes": list(scopes), "why": why}
     if expires_at is not None:
@@ -60,7 +60,7 @@ def issue_worker_credential(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvenCredential:
-    """A credential that a secret proved, that secret's hash, and until when the secret is accepted (None: no end)."""
+    """A credential that a secret proved, the secret's hash, and when the secret expires (None: never)."""
 
     credential: WorkerCredential
     secret_hash: str
@@ -68,12 +68,12 @@ class ProvenCredential:
 
 
 def check_worker_credential(*, wire_form: str, at: datetime) -> WorkerCredential:
-    """Return the credential that this secret proves. Raises CredentialRefused, with one text for every cause."""
+    """Return the credential that this secret proves. Raises CredentialRefused, with the same text for every cause."""
     return prove_credential(wire_form=wire_form, at=at).credential
 
 
 def prove_credential(*, wire_form: str, at: datetime) -> ProvenCredential:
-    """Return what this secret proves. Raises CredentialRefused, with one text for every cause."""
+    """Return the credential and expiry of this secret. Raises CredentialRefused, with one text for every cause."""
     match = _WIRE_FORM.fullmatch(wire_form)
     credential = WorkerCredential.objects.filter(key_id=match[1], revoked_at=None).first() if match else None
     proven = _match_secret(credential, hash_secret(match[2])) if match and credential else None
@@ -100,17 +100,17 @@ def _note_use(credential: WorkerCredential, at: datetime) -> None:
 
 
 def record_audit(*, actor: str, action: str, target: str = "", detail: dict[str, Any] | None = None) -> None:
-    """Write down who did what; call it inside the transaction that does it."""
+    """Write an audit entry; call it inside the transaction of the change."""
     AuditEntry.objects.create(actor=actor, action=action, target=target, detail=detail or {})
 
 
 def intern_tenants(names: Iterable[str]) -> dict[str, int]:
-    """Return the row ids of these tenants, making those that are new."""
+    """Return the row ids of these tenants, inserting new ones."""
     return ask_tenants(names)()
 
 
 def ask_tenants(names: Iterable[str]) -> Callable[[], dict[str, int]]:
-    """Ask for the row ids of these tenants; those that are new are made when the answer is taken."""
+    """Send the query for the row ids of these tenants; new tenants are inserted when the result is fetched."""
     wanted = sorted(set(names))
     asked = _ask_tenant_ids(wanted)
 
@@ -138,7 +138,7 @@ def new_secret() -> str:
 
 
 def wire_form(key_id: str, secret: str) -> str:
-    """Return the text by which a caller proves a credential."""
+    """Return the bearer token of a credential."""
     return f"lw_{key_id}_{secret}"
 
 

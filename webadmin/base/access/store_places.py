@@ -1,6 +1,6 @@
-"""Where stores may lie: below an allowed root, and none within another.
+"""Allowed locations of stores: below an allowed root, and no store within another.
 
-Two stores that overlap delete each other's objects: each takes what it does not know for its own leftovers.
+Stores that overlap delete each other's objects: each treats unknown objects as its own leftovers.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ class UsedStore:
         return self.is_table and self.tenant == tenant
 
     def may_hold(self, other: UsedStore) -> bool:
-        """Return whether the other store lies here on purpose: a table below TABLES_URL."""
+        """Return whether the other store is allowed within this one: a table below TABLES_URL."""
         is_within = self.place.contains(other.place) and self.place != other.place
         return self.is_root_of_tables and other.is_table and is_within
 
     def conflicts_with(self, other: UsedStore) -> bool:
-        """Return whether one store is the other, or lies within it, and not on purpose."""
+        """Return whether the stores are the same, or one is within the other where that is not allowed."""
         return self.place.overlaps(other.place) and not (self.may_hold(other) or other.may_hold(self))
 
 
 def used_stores() -> Iterator[UsedStore]:
-    """Yield the stores of the settings, the buckets of blocks and the tables; the catalogs are in the object store."""
+    """Yield the stores of the settings, the buckets of blocks and the tables; catalogs are within the object store."""
     yield UsedStore(name=OBJECTS, url=settings.OBJECT_STORE_URL, place=locate_store(settings.OBJECT_STORE_URL))
     yield UsedStore(
         name=TABLES, url=settings.TABLES_URL, place=locate_store(settings.TABLES_URL), is_root_of_tables=True
@@ -59,13 +59,13 @@ def used_stores() -> Iterator[UsedStore]:
 
 
 def conflict_of_new_store(url: str, *, is_table: bool) -> UsedStore | None:
-    """Return a store that a new one would overlap, if there is any. Raises InvalidStoreUrl."""
+    """Return a store that a new one would overlap, None if there is none. Raises InvalidStoreUrl."""
     new = UsedStore(name="", url=url, place=locate_store(url), is_table=is_table)
     return next((used for used in used_stores() if used.conflicts_with(new)), None)
 
 
 def store_in_folder(folder: str, key: str, *, is_prefix: bool) -> UsedStore | None:
-    """Return a store within ``folder`` that has this key of the folder, or (``is_prefix``) keys that begin so."""
+    """Return a store within ``folder`` that contains this key, or with ``is_prefix`` keys with this prefix."""
     outer = locate_store(folder)
     for used in used_stores():
         if not outer.contains(used.place):
@@ -77,7 +77,7 @@ def store_in_folder(folder: str, key: str, *, is_prefix: bool) -> UsedStore | No
 
 
 def lock_places() -> None:
-    """Let no other transaction add a store until this one ends: of two that overlap, the later one must see the other.
+    """Lock out other transactions that add stores until this one ends, so that overlapping stores see each other.
 
     Call it before ``conflict_of_new_store``, in the transaction that adds the store.
     """
@@ -94,7 +94,7 @@ def conflicts() -> Iterator[tuple[UsedStore, UsedStore]]:
 
 
 def root_refusal(url: str) -> str:
-    """Return why no table and no bucket may lie at a URL, "" if one may. Raises InvalidStoreUrl."""
+    """Return why no table and no bucket may be at a URL, "" if it is allowed. Raises InvalidStoreUrl."""
     place = locate_store(url)
     roots = [settings.TABLES_URL, *settings.STORE_ROOTS]
     if any(locate_store(root).contains(place) for root in roots):
@@ -103,7 +103,10 @@ def root_refusal(url: str) -> str:
 
 
 def folder_refusal(url: str) -> str:
-    """Return why the folder of a new store cannot be used, "" if it can or the store is none: a link leads to it."""
+    """Return why the folder of a new store cannot be used, such as a symbolic link; "" if it can be used.
+
+    Stores that are not local folders are not checked.
+    """
     if not is_local(url):
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Where tenants may place data by themselves: below a folder of their own in TABLES_URL; and what they are shown."""
+"""Locations of tenants' own tables: a folder per tenant in TABLES_URL; and how these are shown to tenants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.storage.locations import locate_store
 ABOVE, ELSEWHERE = "a folder above TABLES_URL", "a folder outside of the tenant's place"
 _LOCAL_URL = re.compile(r"file://[A-Za-z0-9_.~%/-]*[A-Za-z0-9_~%/-]")
 _LOCAL_PATH = re.compile(r"'/[^'\n]*'")
-"""As errors of the operating system name one."""
+"""A quoted absolute path in an operating system error."""
 
 
 def place_of_tenant(tenant: str) -> str:
@@ -23,14 +23,14 @@ def place_of_tenant(tenant: str) -> str:
 
 
 def shown_place_of_tenant(tenant: str) -> str:
-    """Return what a tenant is shown of its place: a URL in S3, and no path of the server."""
+    """Return the location that a tenant is shown: a URL in S3, without paths of the server."""
     return f"{tenant}/ of TABLES_URL" if is_local(settings.TABLES_URL) else f"{place_of_tenant(tenant)}/"
 
 
 def without_server_paths(text: str, tenant: str) -> str:
-    """Return a text for a tenant ("": for somebody without one).
+    """Return a text without server paths, for a tenant ("": for a user without one).
 
-    URLs of local folders become places relative to TABLES_URL, and quoted paths are left out.
+    URLs of local folders become paths relative to TABLES_URL, and quoted paths are removed.
     """
     return _LOCAL_URL.sub(lambda found: _shown_url(found[0], tenant), _LOCAL_PATH.sub("a file of the server", text))
 

@@ -1,1 +1,1 @@
-"""What SQLite and PostgreSQL do not have in common, in one place."""
+"""Differences between SQLite and PostgreSQL."""

@@ -1,4 +1,4 @@
-"""Advisory locks: serialise work that would be wasted if two processes did it at once. SQLite has one writer anyway."""
+"""Advisory locks: serialise work of which concurrent runs would be wasted. SQLite has a single writer anyway."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from django.db import OperationalError, connection
 from webadmin.base.database import dialect
 
 WAIT_MS = 2000
-"""How long a process waits for another one's lock, milliseconds; the work under it takes some ten."""
+"""How long a process waits for another one's lock, milliseconds; the work under the lock takes about ten."""
 
 
 @contextmanager
 def advisory_lock(number: int) -> Iterator[None]:
     """Hold the session's advisory lock of this number, so that one process after another enters.
 
-    It protects no data: after ``WAIT_MS`` a process goes on without the lock, because its holder may be on a machine
-    that is gone. A lost connection releases it.
+    It protects no data: after ``WAIT_MS`` a process continues without the lock, because its holder may be on a lost
+    machine. A lost connection releases it.
     """
     if connection.vendor != "postgresql":
         yield
@@ -39,13 +39,13 @@ def lock_until_end(key: int) -> None:
 
 
 def _acquire(number: int) -> bool:
-    """Return whether the lock came in time."""
+    """Return whether the lock was acquired in time."""
     try:
-        with dialect.together(), dialect.quick_cursor() as cursor:  # one transaction: the limit ends with it
+        with dialect.together(), dialect.quick_cursor() as cursor:  # in one transaction, with which the time limit ends
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", [str(WAIT_MS)])
             cursor.execute("SELECT pg_advisory_lock(%s)", [number])
     except BaseException as error:
-        _release(number)  # it may have come before the error did
+        _release(number)  # it may have been acquired before the error
         if isinstance(error, OperationalError) and dialect.is_contention(error):
             return False
         raise

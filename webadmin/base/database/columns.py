@@ -1,6 +1,6 @@
-"""Columns by which one statement reads what else would take several: a poll's time is mostly how many it asks.
+"""Columns that combine several reads in one statement: the time of a poll is mostly its number of statements.
 
-Each function returns text, with the names and tables of models in it and never a value.
+Each function returns SQL text with names of columns and tables of models, never a value.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _POSTGRESQL_SERVER = (
 
 
 def rows_column(columns: Sequence[str], select: str) -> str:
-    """Return all rows of a ``select`` as one column: JSON, a list of these columns for each row, in any order.
+    """Return all rows of a ``select`` as one column: a JSON list of these columns per row, in no defined order.
 
-    For a few rows of numbers and texts. On SQLite truth values come as numbers.
+    For few rows of numbers and texts. On SQLite booleans are numbers.
     """
     names = ", ".join(quoted(columns))
     if is_postgresql():
@@ -38,10 +38,10 @@ def next_id_column(model: type[models.Model]) -> str:
 
 
 def server_column() -> str:
-    """Return a column that changes whenever the database may be another state than the one last written to.
+    """Return a column that changes whenever the database may be in another state than the last one written.
 
-    PostgreSQL: the server's start, its system identifier and timeline, and the row id of a table of ours. A server that
-    took over, that recovered to an earlier time, or that was restored from a copy or a snapshot was started since, and
-    a dump that was loaded made the table anew. SQLite's file tells nothing: there the column is constant.
+    PostgreSQL: the server's start, its system identifier and timeline, and the row id of one of our tables. A standby
+    that was promoted, a recovery to an earlier time, or a restored copy or snapshot has a later start of the server,
+    and a loaded dump has created the table again. SQLite has no such information: the column is constant there.
     """
     return _POSTGRESQL_SERVER if is_postgresql() else "'sqlite'"

@@ -1,5 +1,6 @@
-"""How long a statement may take, by what the process is for: a database that is slow or unreachable must not hold a
-request, a heartbeat or a task for longer than its caller waits.
+"""Statement timeouts by role of the process.
+
+A slow or unreachable database must not hold a request, a heartbeat or a task for longer than its caller waits.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ from django.conf import settings
 from django.db import connection
 
 ANSWER_GRACE_SECONDS = 2
-"""The server ends a statement at its limit; the client gives up so much later, when not even that answer came."""
+"""The server cancels a statement at its limit; the client gives up this much later if it received no answer."""
 READINESS_SECONDS = 2.0
 """How long a readiness check waits for the database."""
 
 
 class ProcessRole(enum.Enum):
-    """What a process is for. The value is the default limit of its statements in seconds."""
+    """The role of a process. The value is the default limit of its statements in seconds."""
 
     WEB = 10
-    """Requests of people, workers and senders, which wait no longer than half a minute."""
+    """Requests of users, workers and senders, which wait at most half a minute."""
     WRITER = 5
-    """A flush that waits longer leaves a dead letter instead."""
+    """A flush that waits longer writes a dead letter instead."""
     CONTROL = 60
     """Control tasks and beat: bounded batches."""
 
@@ -53,7 +54,7 @@ def set_limit(database: dict[str, Any], role: ProcessRole, seconds: float | None
 
 @contextmanager
 def readiness_deadline() -> Iterator[None]:
-    """Let no statement inside hold a readiness check."""
+    """Limit all statements inside to READINESS_SECONDS."""
     if connection.vendor == "postgresql":
         with connection.answers_within(READINESS_SECONDS):
             yield

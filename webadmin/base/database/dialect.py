@@ -1,7 +1,7 @@
-"""The only module that knows which database it talks to, beside the fields' collations.
+"""The only module with code per database, except for the collations of fields.
 
-SQLite has one writer: a transaction of ours is IMMEDIATE, so it holds the whole database from its start and a row lock
-adds nothing. PostgreSQL locks the row.
+SQLite has one writer: our transactions are IMMEDIATE, so each locks the whole database from its start and a row lock
+has no effect. PostgreSQL locks rows.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ Row = TypeVar("Row", bound=models.Model)
 KEYS_PER_SELECT = 100
 """SQLite joins up to 500 selects."""
 ROWS_PER_INSERT = 32
-"""Up to so many rows are quicker inserted than copied; with thirty values each they are inside SQLite's old limit."""
+"""Up to this number of rows INSERT is faster than COPY; with thirty values each they are within SQLite's old limit."""
 ROWS_PER_UPDATE = 500
-"""So many rows with ten values each are well inside the databases' limits for one statement."""
+"""This number of rows with ten values each is well within the databases' limits for one statement."""
 
 PREPARE_AFTER = 5
-"""So often a statement is planned anew before a connection keeps its plan."""
+"""A connection prepares a statement after this number of executions."""
 
 Answer = Callable[[], list[tuple[Any, ...]]]
-"""Gives the rows that were asked for, once. What is asked ``together`` is answered at once to who calls behind that."""
+"""Returns the requested rows, once. A call after the block of ``together`` does not wait."""
 
 _LOST_RACES = {"40001", "40P01", "55P03"}  # serialization failure, deadlock, lock not available
 _CLOCK_MS = {
-    # clock_timestamp() moves inside a transaction; now() would be the time before the head was waited for.
+    # clock_timestamp() advances inside a transaction; now() would be the time before the wait for the head.
     "postgresql": "(extract(epoch FROM clock_timestamp()) * 1000)::bigint",
     "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 + 0.5 AS INTEGER)",
 }
@@ -42,16 +42,16 @@ _CLOCK_MS = {
 
 @functools.cache
 def is_postgresql() -> bool:
-    """Say whether this process's database is PostgreSQL. To look that up for each statement takes longer than some."""
+    """Return whether the database is PostgreSQL. Cached: a look-up per statement takes longer than some statements."""
     return connection.vendor == "postgresql"
 
 
 def quick_cursor() -> CursorWrapper:
-    """Return a cursor for the few statements that are asked again and again: PostgreSQL keeps their plans.
+    """Return a cursor for the few statements that are executed again and again: PostgreSQL caches their plans.
 
-    A kept plan knows none of the values, so what a partial index rests on must stand in the text itself.
+    A cached plan knows no values, so the condition of a partial index must be in the text itself.
     """
-    here = connections[DEFAULT_DB_ALIAS]  # what ``connection`` looks up anew for each of its attributes
+    here = connections[DEFAULT_DB_ALIAS]  # what ``connection`` looks up again for each of its attributes
     if not is_postgresql():
         return here.cursor()
     if here.connection is None:
@@ -61,12 +61,12 @@ def quick_cursor() -> CursorWrapper:
 
 
 def ask(statement: str, values: Sequence[Any] = ()) -> Answer:
-    """Send a statement that reads; the rows come with the answer."""
+    """Send a reading statement; the returned callable fetches the rows."""
     cursor = quick_cursor()
     cursor.execute(statement, list(values))
     if is_postgresql():
         return cursor.fetchall
-    rows = cursor.fetchall()  # SQLite's answer is read on the way: until then it holds on to what others write
+    rows = cursor.fetchall()  # on SQLite, read at once: an open result holds a read lock
     return lambda: rows
 
 
@@ -82,8 +82,7 @@ def clock_ms() -> int:
 
 @contextmanager
 def one_snapshot() -> Iterator[None]:
-    """Let all statements inside see one state of the database; they only read. Inside of a transaction it changes
-    nothing: what that sees is its owner's matter."""
+    """Run all statements inside, which may only read, on one snapshot; inside of a transaction it has no effect."""
     if connection.in_atomic_block:
         yield
     elif connection.vendor == "postgresql":
@@ -92,7 +91,7 @@ def one_snapshot() -> Iterator[None]:
             yield
     else:
         with connection.cursor() as cursor:
-            cursor.execute("BEGIN")  # unlike a transaction of Django's it does not claim to be the one writer
+            cursor.execute("BEGIN")  # unlike a transaction of Django's it does not take SQLite's write lock
             try:
                 yield
             finally:
@@ -100,24 +99,24 @@ def one_snapshot() -> Iterator[None]:
 
 
 def locked(rows: models.QuerySet[Row]) -> models.QuerySet[Row]:
-    """Lock the rows until the end of the transaction, in the order of the query set.
+    """Lock the rows until the end of the transaction, in the sort order of the query set.
 
-    Not against rows that merely refer to them: two writers that have each inserted a block into the same queue would
-    otherwise wait for each other.
+    The lock does not conflict with rows that reference them: two writers that have each inserted a block into the same
+    queue would otherwise deadlock.
     """
     return rows.select_for_update(no_key=True) if is_postgresql() else rows
 
 
 def share_lock() -> str:
-    """Return the end of a SELECT, also inside a statement, that keeps its rows unchanged until the transaction ends."""
+    """Return the end of a SELECT, also in a subquery, that locks its rows in share mode until the transaction ends."""
     return " FOR SHARE" if is_postgresql() else ""
 
 
 def lock_row(model: type[models.Model], *, commits_early: bool = False) -> None:
     """Lock the one row of this table until the end of the transaction.
 
-    One that ``commits_early`` lets go of its locks before its commit is on disk: whoever commits later is on disk no
-    earlier, but nobody may be told of it before ``wait_for_disk``.
+    With ``commits_early`` the transaction releases its locks before its commit is durable: later commits are durable no
+    earlier, but the commit may not be acknowledged before ``wait_for_disk``.
     """
     if is_postgresql():
         what = "set_config('synchronous_commit', 'off', true)" if commits_early else "1"
@@ -126,22 +125,19 @@ def lock_row(model: type[models.Model], *, commits_early: bool = False) -> None:
 
 
 def wait_for_disk() -> None:
-    """Wait until all that was committed before, by whomever, is as durable as the server's settings make a commit.
-
-    SQLite's commits are.
-    """
+    """Wait until all earlier commits, of any process, are as durable as the server's settings require."""
     if is_postgresql():
-        with quick_cursor() as cursor:  # a commit, with all asked together, of a mark in the log
+        with quick_cursor() as cursor:  # commits a log message, also in pipeline mode
             cursor.execute("SELECT pg_logical_emit_message(true, 'lithify', '')")
 
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Send statements to PostgreSQL without waiting for the answer of each.
+    """Send statements to PostgreSQL in pipeline mode, without waiting for each result.
 
-    They run one after the other all the same. Reading rows waits for everything sent so far; how many rows a statement
-    changed is not known inside. What fails is raised there or at the end. Nothing but reading happens outside of a
-    transaction.
+    They still run one after the other. Reading rows waits for everything sent so far; the number of rows that a
+    statement changed is not available inside. Errors are raised there or at the end. Outside of a transaction only
+    reads are allowed.
     """
     if not is_postgresql() or _are_together():
         yield
@@ -153,23 +149,23 @@ def together() -> Iterator[None]:
 
 
 def _are_together() -> bool:
-    """Say whether answers are not waited for; rows cannot be copied then."""
+    """Return whether the connection is in pipeline mode, in which COPY is not available."""
     open_one = connections[DEFAULT_DB_ALIAS].connection if is_postgresql() else None
     return open_one is not None and bool(open_one.pgconn.pipeline_status)
 
 
 def is_contention(error: DatabaseError) -> bool:
-    """Say whether the same transaction can succeed when it is tried again: it lost against another writer."""
+    """Return whether the same transaction can succeed when it is retried: it lost against another writer."""
     if is_postgresql():
         return getattr(error.__cause__, "sqlstate", None) in _LOST_RACES
     return isinstance(error, OperationalError) and "locked" in str(error)
 
 
 def ask_ids(model: type[models.Model], count: int, *, wait_ms: int = 0) -> Callable[[], list[int]]:
-    """Ask for row ids that nobody else will get. Call it in the transaction that inserts the rows.
+    """Request row ids that no other transaction gets. Call it in the transaction that inserts the rows.
 
-    With ``wait_ms`` no further statement of the transaction waits longer for a lock: it fails as a lost race. SQLite's
-    one writer waits for nobody.
+    With ``wait_ms`` further statements of the transaction wait at most this long for a lock: then they fail with a
+    contention error. SQLite has a single writer and ignores it.
     """
     table = model._meta.db_table
     if is_postgresql():
@@ -185,19 +181,18 @@ def ask_ids(model: type[models.Model], count: int, *, wait_ms: int = 0) -> Calla
 
 
 def ask_ids_ahead(model: type[models.Model], count: int) -> Callable[[], list[int]]:
-    """Ask for row ids that nobody else will get, before the transaction that inserts the rows. None come where that is
-    too early: SQLite's next ids are known to the one who writes."""
+    """Request row ids as ``ask_ids``, before the transaction that inserts the rows; SQLite cannot and returns none."""
     return ask_ids(model, count) if count and is_postgresql() else list
 
 
 def reserve_ids(model: type[models.Model], count: int, *, wait_ms: int = 0) -> list[int]:
-    """Return row ids that nobody else will get; as ``ask_ids``."""
+    """Return row ids that no other transaction gets; see ``ask_ids``."""
     return ask_ids(model, count, wait_ms=wait_ms)()
 
 
 def continue_ids(model: type[models.Model], column: str, last: int) -> None:
-    """Let the next id that the database gives be behind ``last``, which somebody wrote himself."""
-    if is_postgresql():  # SQLite looks at the rows
+    """Advance the sequence of ids past ``last``, an id that was written explicitly."""
+    if is_postgresql():  # SQLite uses the largest id of the rows
         with connection.cursor() as cursor:
             cursor.execute("SELECT setval(pg_get_serial_sequence(%s, %s), %s)", [model._meta.db_table, column, last])
 
@@ -205,25 +200,27 @@ def continue_ids(model: type[models.Model], column: str, last: int) -> None:
 def read_rows(
     model: type[models.Model], columns: Sequence[str], rest: str, values: Sequence[Any] = (), *, lock: bool = False
 ) -> list[tuple[Any, ...]]:
-    """Return what ``ask_rows`` asks for."""
+    """Return the result of ``ask_rows``."""
     return ask_rows(model, columns, rest, values, lock=lock)()
 
 
 def ask_rows(
     model: type[models.Model], columns: Sequence[str], rest: str, values: Sequence[Any] = (), *, lock: bool = False
 ) -> Answer:
-    """Ask for these columns of the rows that ``rest`` (``WHERE`` and so on, with marks for ``values``) picks.
+    """Request these columns of the rows that ``rest`` (``WHERE`` and so on, with placeholders for ``values``) selects.
 
-    For what every poll asks: a query set costs more time than the database needs to answer. Values come as the database
-    gives them: JSON as text, on SQLite booleans as numbers and times as text. ``lock`` is as for ``locked``.
+    For the reads of every poll: building a query set takes longer than the database needs to answer. Values are as the
+    database returns them: JSON as text, on SQLite booleans as numbers and times as text. ``lock`` is as for ``locked``.
     """
     ending = " FOR NO KEY UPDATE" if lock and is_postgresql() else ""
     return ask(f"{_select(model, (*columns,))} {rest}{ending}", values)
 
 
 def as_instance(model: type[Row], columns: Sequence[str], row: Sequence[Any]) -> Row:
-    """Return what was read as an instance of its model, as ``from_db`` does, without what that does for subclasses,
-    defaults and signals: of the dozens of rows of a poll, most are looked at once."""
+    """Return a row as an instance of its model, as ``from_db`` does, without subclasses, defaults and signals.
+
+    A poll reads dozens of rows, and most of them are accessed once.
+    """
     made = model.__new__(model)
     made.__dict__.update(zip(columns, row, strict=True))
     made._state = ModelState()
@@ -237,9 +234,9 @@ def _select(model: type[models.Model], columns: tuple[str, ...]) -> str:
 
 
 def among(model: type[models.Model], column: str, values: Collection[Any]) -> tuple[str, list[Any]]:
-    """Return the condition that a column has one of these values (at least one), and the values for its marks.
+    """Return the condition that a column has one of these values (at least one), and the values of its placeholders.
 
-    On PostgreSQL the text does not depend on how many there are: such a statement's plan is kept.
+    On PostgreSQL the text does not depend on the number of values, so the statement's plan is cached.
     """
     name = quoted([column])[0]
     if is_postgresql():
@@ -254,7 +251,7 @@ def _marks(values: Collection[Any]) -> str:
 def insert_and_number(
     model: type[models.Model], columns: Sequence[str], rows: Sequence[Sequence[Any]], *, number: str, key: str
 ) -> dict[Any, int]:
-    """Insert rows of plain values; return the number that the database gave to each, by its ``key``."""
+    """Insert rows of plain values; return the generated number of each, by its ``key``."""
     if not rows:
         return {}
     with quick_cursor() as cursor:
@@ -275,7 +272,7 @@ def first_rows(
     order: str,
     keys: Sequence[tuple[Sequence[Any], int]],
 ) -> list[list[tuple[Any, ...]]]:
-    """Return what ``ask_first_rows`` asks for."""
+    """Return the result of ``ask_first_rows``."""
     return ask_first_rows(model, columns, condition, order, keys)()
 
 
@@ -286,10 +283,12 @@ def ask_first_rows(
     order: str,
     keys: Sequence[tuple[Sequence[Any], int]],
 ) -> Callable[[], list[list[tuple[Any, ...]]]]:
-    """Ask for the first rows for each of many keys, few statements: a key is the values for the marks in ``condition``,
-    and how many rows it may have at most."""
+    """Request the first rows of each of many keys in few statements.
+
+    A key is the values of the placeholders in ``condition``, and the maximum number of its rows.
+    """
     rows, asked = _select(model, (*columns,)), []
-    if keys and is_postgresql():  # one text, and so one plan, for any number of keys
+    if keys and is_postgresql():  # one text, and so one cached plan, for any number of keys
         table = [(place, limit, *own) for place, (own, limit) in enumerate(keys)]
         kinds = tuple("varchar" if isinstance(value, str) else "bigint" for value in table[0])
         asked = [ask(_first_of_each(rows, condition, order, kinds), table_values(table))]
@@ -312,7 +311,7 @@ def ask_first_rows(
 
 @functools.cache
 def _first_of_each(rows: str, condition: str, order: str, kinds: tuple[str, ...]) -> str:
-    """Return the statement that finds the first ``rows`` for each row of a table of place, count and key."""
+    """Return the statement that selects the first ``rows`` for each row of a table of position, count and key."""
     arrays = ", ".join(f"%s::{kind}[]" for kind in kinds)
     keys = [f"key{number}" for number in range(len(kinds) - 2)]
     for key in keys:
@@ -326,9 +325,9 @@ def _first_of_each(rows: str, condition: str, order: str, kinds: tuple[str, ...]
 def raise_rows(
     model: type[models.Model], keys: Sequence[str], columns: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> None:
-    """Raise values that never fall: each of ``rows`` has those of the unique ``keys``, then those of ``columns``.
+    """Raise monotonic values: each of ``rows`` has those of the unique ``keys``, then those of ``columns``.
 
-    A row that does not exist is made; its other columns get what the model says.
+    A missing row is inserted; its other columns get the defaults of the model.
     """
     if not rows:
         return
@@ -348,7 +347,7 @@ def raise_rows(
 
 
 def insert_rows(model: type[models.Model], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Insert many rows of plain values at a fifth of what model instances cost; nothing is checked or defaulted."""
+    """Insert many rows of plain values at a fifth of the cost of model instances, without validation or defaults."""
     if not rows:
         return
     with quick_cursor() as cursor:
@@ -364,7 +363,7 @@ def insert_rows(model: type[models.Model], columns: Sequence[str], rows: Sequenc
 
 
 def insert_new_rows(model: type[models.Model], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Insert those of the rows that break no unique constraint; wait for others that are about to insert the same."""
+    """Insert the rows that violate no unique constraint; wait for concurrent inserts of the same keys."""
     if not rows:
         return
     with quick_cursor() as cursor:
@@ -385,7 +384,7 @@ def update_rows(
     where: Mapping[str, Any] | None = None,
     at_least: Mapping[str, Any] | None = None,
 ) -> int:
-    """Do what ``ask_update`` asks for; return how many rows there were."""
+    """Execute ``ask_update``; return the number of rows."""
     return ask_update(model, keys, columns, rows, to=to, where=where, at_least=at_least)()
 
 
@@ -399,11 +398,11 @@ def ask_update(
     where: Mapping[str, Any] | None = None,
     at_least: Mapping[str, Any] | None = None,
 ) -> Callable[[], int]:
-    """Change many rows, few statements; the answer is how many there were.
+    """Update many rows in few statements; the result is the number of rows.
 
-    Each of ``rows`` has the values of the columns ``keys``, by which it finds its row, and then the new ones of
-    ``columns``. ``to`` are new values, ``where`` old ones, that are the same for all; what is below ``at_least`` is
-    raised to that.
+    Each of ``rows`` has the values of the columns ``keys``, which identify its row, then the new ones of ``columns``.
+    ``to`` are new values, ``where`` expected old ones, that are the same for all; values below ``at_least`` are raised
+    to that.
     """
     to, where, at_least = to or {}, where or {}, at_least or {}
     raised = [value for value in at_least.values() for _ in range(2)]
@@ -431,7 +430,7 @@ def _update(
     where: tuple[str, ...],
     at_least: tuple[str, ...],
 ) -> str:
-    """Return the text of ``update_rows``, with a gap for the table of its values."""
+    """Return the text of ``update_rows``, with a placeholder for the table of its values."""
     fresh = [f"CAST(fresh.column{place} AS {kind})" for place, kind in enumerate(_kinds(model, (*keys, *columns)), 1)]
     found = [f"held.{name} = {value}" for name, value in zip(quoted(keys), fresh[: len(keys)], strict=True)]
     found += [f"held.{name} = %s" for name in quoted(where)]
@@ -443,16 +442,16 @@ def _update(
 
 
 def insert_statement(model: type[models.Model], columns: Sequence[str], verb: str, count: int = 1) -> str:
-    """Return the statement that inserts so many rows; ON CONFLICT or RETURNING may follow."""
+    """Return the statement that inserts ``count`` rows; ON CONFLICT or RETURNING may follow."""
     names, source = ", ".join(quoted(columns)), _table(model, columns, count)
     table = quoted([model._meta.db_table])[0]
     return f"{verb} INTO {table} AS held ({names}) SELECT * FROM {source} WHERE true"  # noqa: S608
 
 
 def _table(model: type[models.Model], columns: Sequence[str], count: int) -> str:
-    """Return a table ``fresh`` of so many rows of these columns, as FROM takes it; ``_table_values`` are its values.
+    """Return a table ``fresh`` of ``count`` rows of these columns, for FROM; ``table_values`` are its values.
 
-    On PostgreSQL it is made of an array per column: a mark for each value costs ten times as much on the way.
+    On PostgreSQL it is built of one array per column: one placeholder per value takes ten times as long to send.
     """
     if not is_postgresql():
         return f"(VALUES {', '.join([_marks(columns)] * count)}) AS fresh"  # its columns are column1, column2 ...
@@ -461,14 +460,14 @@ def _table(model: type[models.Model], columns: Sequence[str], count: int) -> str
 
 
 def table_values(rows: Sequence[Sequence[Any]]) -> list[Any]:
-    """Return what the marks of a ``_table`` stand for."""
+    """Return the values of the placeholders of a ``_table``."""
     if not is_postgresql():
         return [value for row in rows for value in row]
     return [_array(values) for values in zip(*rows, strict=True)]
 
 
 def _array(values: Sequence[Any]) -> str:
-    """Return values as an array in PostgreSQL's own notation. Most are all numbers, or all plain texts."""
+    """Return values as an array literal of PostgreSQL. Fast paths: all numbers, or all plain texts."""
     kinds = set(map(type, values))
     if kinds == {int}:
         return "{" + ",".join(map(str, values)) + "}"
@@ -480,10 +479,10 @@ def _array(values: Sequence[Any]) -> str:
 
 
 def _element(value: Any) -> str:
-    """Return a value as an element of an array in PostgreSQL's own notation."""
+    """Return a value as an element of an array literal of PostgreSQL."""
     if value is None:
         return "NULL"
-    if isinstance(value, int):  # and bool
+    if isinstance(value, int):  # includes bool
         return str(value)
     text = "\\x" + value.hex() if isinstance(value, bytes) else str(value)
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -497,4 +496,4 @@ def _kinds(model: type[models.Model], columns: tuple[str, ...]) -> list[str]:
 
 
 def quoted(names: Iterable[str]) -> list[str]:
-    return [f'"{name}"' for name in names]  # as both databases do
+    return [f'"{name}"' for name in names]  # in both databases

@@ -1,7 +1,7 @@
-"""Settings of the database that let a crash take back what was acknowledged, read at each new connection.
+"""Settings of the database with which a crash can lose acknowledged data, read at each new connection.
 
-The last reading of this process counts: what cannot be read, because the database is away, changes nothing. A
-transaction that turns ``synchronous_commit`` off for itself (decision 0029) is not seen, for it runs later.
+The last reading of this process counts: if they cannot be read because the database is unavailable, nothing changes. A
+transaction that sets ``synchronous_commit`` to off for itself (decision 0029) is not detected, because it runs later.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _found: tuple[str, ...] = ()
 
 
 class UnsafeDatabase(LithifyError):
-    """The database's settings let a crash take back what it confirmed, so nothing is acknowledged."""
+    """With the database's settings a crash can lose confirmed commits, so nothing is acknowledged."""
 
     code = "unsafe_database"
     retryable = True
@@ -37,7 +37,7 @@ def read_at_connection(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
 
 
 def unsafe_settings(connection: BaseDatabaseWrapper) -> tuple[str, ...]:
-    """Return the settings of an open connection that take durability away, as ``name=value``."""
+    """Return the settings of an open connection that reduce durability, as ``name=value``."""
     raw: Any = connection.connection
     if connection.vendor == "postgresql":
         values = raw.execute(_READ_POSTGRESQL).fetchone()
@@ -47,7 +47,7 @@ def unsafe_settings(connection: BaseDatabaseWrapper) -> tuple[str, ...]:
 
 
 def refusal() -> str:
-    """Return why nothing may be acknowledged, "" if it may: the settings are safe, allowed, or not known yet."""
+    """Return why nothing may be acknowledged; "" if the settings are safe, allowed, or not known yet."""
     if not _found or settings.ALLOW_UNSAFE_DATABASE:
         return ""
     return (

@@ -1,6 +1,6 @@
-"""Columns whose order is that of their UTF-8 bytes, on every database.
+"""Columns that sort by their UTF-8 bytes, on every database.
 
-Names, keys and ids are compared by planners and by the database; both must agree, whatever the locale of the server.
+Planners and the database compare names, keys and ids; both must agree, whatever the locale of the server.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ BYTE_COLLATIONS = {"postgresql": "C", "sqlite": "BINARY"}
 
 
 class ByteOrderedField(models.CharField):
-    """Text that orders and compares bytewise. Index it through ``Meta``: ``unique=True`` would add a second index."""
+    """Text that sorts and compares bytewise. Index it in ``Meta``: ``unique=True`` would add a second index."""
 
     def db_parameters(self, connection: BaseDatabaseWrapper) -> dict[str, Any]:
         parameters = super().db_parameters(connection)

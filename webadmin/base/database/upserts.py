@@ -1,4 +1,4 @@
-"""Rows that are inserted or changed in one statement, and only under a condition."""
+"""Conditional inserts and updates of rows in one statement."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from webadmin.base.database.dialect import ROWS_PER_UPDATE, insert_statement, qu
 
 
 def add_to_row(model: type[models.Model], key: str, value: Any, add: Mapping[str, int], put: Mapping[str, Any]) -> None:
-    """Add to the counters of the row with this unique key, and put other values; the row is made if there is none, with
-    what the model says for its other columns."""
+    """Add to the counters of the row with this unique key, and set other values.
+
+    A missing row is inserted, with the defaults of the model for its other columns.
+    """
     named = {key, *add, *put}
     rest = {f.column: f.get_default() for f in model._meta.concrete_fields if f.column not in named and f.has_default()}
     columns = [key, *add, *put, *rest]
@@ -36,10 +38,10 @@ def put_rows(
     only_if: str,
     values: Sequence[Any],
 ) -> int:
-    """Insert rows, or give those that are there by their unique ``keys`` the new values of the other ``columns``;
-    return how many rows there were. ``counter`` goes up by one wherever a row was there.
+    """Insert rows, or update the other ``columns`` of those that exist by their unique ``keys``; return their number.
 
-    Nothing happens unless ``only_if`` (a condition with marks for ``values``) holds.
+    ``counter`` is incremented where a row existed. Nothing happens unless ``only_if`` (a condition with placeholders
+    for ``values``) holds.
     """
     changed = [
         f"{name} = excluded.{name}" for name in quoted([each for each in columns if each not in (*keys, counter)])
@@ -62,7 +64,10 @@ def put_rows(
 def insert_new_row_if(
     model: type[models.Model], columns: Sequence[str], row: Sequence[Any], *, only_if: str, values: Sequence[Any]
 ) -> bool:
-    """Insert a row if it breaks no unique constraint and ``only_if`` (with marks for ``values``) holds; say whether."""
+    """Insert a row if it violates no unique constraint and ``only_if`` holds; return whether it was inserted.
+
+    ``only_if`` is a condition with placeholders for ``values``.
+    """
     with quick_cursor() as cursor:
         insert = insert_statement(model, columns, "INSERT")
         cursor.execute(f"{insert} AND {only_if} ON CONFLICT DO NOTHING", [*table_values([row]), *values])

@@ -1,4 +1,4 @@
-"""Reads ``DATABASE_URL`` into Django's settings, for SQLite and PostgreSQL.
+"""Parse ``DATABASE_URL`` into Django's settings, for SQLite and PostgreSQL.
 
 ``sqlite:///relative.sqlite3``, ``sqlite:////absolute.sqlite3?synchronous=off``;
 ``postgresql://user:password@host:5432/name?host=/socket/folder&connect_timeout=5`` (other parameters go to libpq).
@@ -12,16 +12,16 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from engine.core.errors import LithifyError
 
 SQLITE_BUSY_SECONDS = 30
-"""How long a connection waits for the one writer; far above any transaction of ours, below a proxy's time-out."""
+"""How long a connection waits for the single writer; far above any of our transactions, below a proxy's time-out."""
 
 SESSION = {
-    # A machine that is lost in the middle of a transaction holds its locks until the server notices.
+    # A machine that is lost in the middle of a transaction holds its locks until the server detects that.
     "idle_in_transaction_session_timeout": "5min",
     "tcp_keepalives_idle": "30",
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "3",
 }
-"""Settings of PostgreSQL's sessions. ``?options=…`` in the URL comes after them, so what it sets wins."""
+"""Settings of PostgreSQL's sessions. ``?options=…`` in the URL overrides them."""
 CONNECTION = {
     "connect_timeout": "5",  # seconds
     "tcp_user_timeout": "15000",  # milliseconds until a connection whose packets are not acknowledged is closed
@@ -29,13 +29,13 @@ CONNECTION = {
     "keepalives_interval": "5",
     "keepalives_count": "3",
 }
-"""Parameters of libpq, so that a server that is gone is noticed; the URL's own win."""
+"""Parameters of libpq by which a lost server is detected; parameters in the URL override them."""
 
 SYNCHRONOUS_MODES = {"full", "normal", "off"}
 
 
 class BadDatabaseUrl(LithifyError):
-    """DATABASE_URL names no database that Lithify can use."""
+    """DATABASE_URL names no database that Lithify supports."""
 
     code = "bad_database_url"
 
@@ -60,8 +60,8 @@ def _sqlite(path: str, parameters: dict[str, str]) -> dict[str, Any]:
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": unquote(path[1:]),
         "OPTIONS": {
-            # A transaction that will write says so at its start; otherwise two readers that both turn into writers
-            # would fail at once instead of waiting for each other.
+            # A transaction that will write takes the write lock at its start; otherwise two readers that both begin to
+            # write would fail at once instead of waiting for each other.
             "transaction_mode": "IMMEDIATE",
             "timeout": SQLITE_BUSY_SECONDS,
             "init_command": f"PRAGMA journal_mode=WAL; PRAGMA synchronous={synchronous.upper()};",

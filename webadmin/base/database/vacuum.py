@@ -1,4 +1,4 @@
-"""Lets go of rows that were deleted in great numbers."""
+"""Vacuum tables after mass deletions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from webadmin.base.database.dialect import is_postgresql, quoted
 
 
 def tidy_up(model: type[models.Model]) -> None:
-    """Let go of many deleted rows of a table now: until then readers step over them in its indexes.
+    """Vacuum a table from which many rows were deleted: until then its indexes contain dead entries.
 
-    SQLite leaves nothing behind. PostgreSQL does not do it inside of a transaction, nor while somebody else does.
+    SQLite does not need it. PostgreSQL skips it inside of a transaction and while another process vacuums the table.
     """
     if is_postgresql() and not connection.in_atomic_block:
         with connection.cursor() as cursor:
-            # To give the end of the file back would lock writers out.
+            # Truncating the file would lock writers out.
             cursor.execute(f"VACUUM (SKIP_LOCKED, TRUNCATE FALSE) {quoted([model._meta.db_table])[0]}")

@@ -1,4 +1,4 @@
-"""What the demonstration counts and compares before and after; pure."""
+"""Figures of the demonstration before and after compaction. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from engine.lanes.profiles.jobs import DeleteMask
 
-NAME_LENGTH_MAX = 44  # leaves room for five columns of numbers on a usual terminal
+NAME_LENGTH_MAX = 44  # Leaves room for five columns of numbers on a usual terminal.
 UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveBlock:
-    """A block that queries read: where its object is and what the index knows of it.
+    """A block that queries read: the location of its object and its index entry.
 
-    ``visible`` are the positions of the datasets that the index shows, each with the delete masks to obey.
+    ``visible`` are the positions of the datasets in the index, each with the delete masks to apply.
     """
 
     key: str
@@ -34,7 +34,7 @@ class LevelTotal:
 
 
 def totals_by_level(blocks: Iterable[LiveBlock]) -> dict[int, LevelTotal]:
-    """Return objects and bytes per level, lowest first; levels without blocks are left out."""
+    """Return objects and bytes per level, lowest first; levels without blocks are omitted."""
     totals: dict[int, LevelTotal] = {}
     for block in blocks:
         old = totals.get(block.level, LevelTotal())
@@ -48,7 +48,7 @@ def total(levels: dict[int, LevelTotal]) -> LevelTotal:
 
 
 def size_text(size: int) -> str:
-    """Return a size for people, in powers of 1000: ``12.3 MB``."""
+    """Return a formatted size, in powers of 1000: ``12.3 MB``."""
     amount = float(size)
     for unit in UNITS:
         if amount < 1000 or unit == UNITS[-1]:
@@ -58,23 +58,23 @@ def size_text(size: int) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """Return a duration for people: milliseconds below a second."""
+    """Return a formatted duration, in milliseconds below a second."""
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
 def value_text(value: int, unit: str) -> str:
-    """Return a profile's value for people: nanoseconds as seconds, bytes as bytes, the rest as a number."""
+    """Return a formatted profile value: nanoseconds as seconds, bytes as bytes, the rest as a number."""
     if unit == "nanoseconds":
         return f"{value / 1e9:.2f} s"
     return size_text(value) if unit == "bytes" else f"{value:,}"
 
 
 def name_text(name: str) -> str:
-    """Return a function's name for people; of a long one the end, which says more than the packages before it."""
+    """Return a function's name for display; of a long name the end, which is more specific than the package path."""
     return name if len(name) <= NAME_LENGTH_MAX else f"…{name[1 - NAME_LENGTH_MAX :]}"
 
 
 def differences(before: Sequence[object], after: Sequence[object]) -> list[int]:
-    """Return the positions at which two answers differ; a longer answer differs where the other one has ended."""
+    """Return the positions at which two results differ, including those that only the longer one has."""
     longest = max(len(before), len(after))
     return [i for i in range(longest) if i >= len(before) or i >= len(after) or before[i] != after[i]]

@@ -1,4 +1,4 @@
-"""Brings objects that another program wrote into the demonstration's own store; their folder is only read."""
+"""Copy objects of another program into the demonstration's store; their folder is only read."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ COPY_BYTES = 8 << 20
 
 
 class NothingToCompact(LithifyError):
-    """There is nothing to compact: no object called block.bin, none that can be registered, or none with profiles."""
+    """There is nothing to compact: no object named block.bin, none that can be registered, or none with profiles."""
 
     code = "nothing_to_compact"
 
 
 def find_metadata_file(bucket: str, given: str | None) -> Path | None:
-    """Return the side file with the metadata of segments without footer: the one given, or the one in the folder."""
+    """Return the metadata file of segments without a footer: the given one, or the one in the folder."""
     if given:
         return Path(given).resolve()
     beside = Path(bucket) / METADATA_FILE
@@ -28,9 +28,10 @@ def find_metadata_file(bucket: str, given: str | None) -> Path | None:
 
 
 def copy_blocks(bucket: str, target: ObjectStore, on_copied: Callable[[int, int], None]) -> int:
-    """Copy every block object with its key; ``on_copied`` gets the objects done and their count.
+    """Copy every block object with its key; return the bytes copied.
 
-    Returns the bytes copied. Raises NothingToCompact, or StorageError naming the object.
+    ``on_copied`` is called with the objects done and their count. Raises NothingToCompact, or StorageError naming the
+    object.
     """
     source = open_store(bucket if "://" in bucket else str(Path(bucket).resolve()))
     blocks = [info for info in source.list() if info.key.rsplit("/", 1)[-1] == BLOCK_SUFFIX]

@@ -1,4 +1,4 @@
-"""The demonstration's own home folder: wiped at every start, and never anybody else's folder."""
+"""The home folder of the demonstration. It is deleted at every start; folders of others are rejected."""
 
 from __future__ import annotations
 
@@ -13,17 +13,23 @@ ENVIRONMENT_TO_FORGET = (
     *("DATABASE_URL", "OBJECT_STORE_URL", "BROKER_URL", "SECRET_KEY", "LITHIFY_TOKEN_KEYS"),
     *("SPARK_MASTER", "SPARK_REMOTE", "SPARK_ARCHIVE", "HTTPS", "ALLOWED_HOSTS", "NODE_NAME"),
 )
-"""Settings of a real installation; the demonstration has its own database, store, broker, and Spark on this machine."""
+"""Settings of a real installation to ignore.
+
+The demonstration has its own database, store and broker, and runs Spark on this machine.
+"""
 
 
 class NotADemoHome(LithifyError):
-    """The folder holds something that the demonstration did not make; choose an empty one with --home."""
+    """The folder has contents that the demonstration did not create; choose an empty one with --home."""
 
     code = "not_a_demo_home"
 
 
 def wipe_home(home: Path) -> None:
-    """Make the folder empty but for the mark by which the next start knows it. Raises NotADemoHome, HomeInUse."""
+    """Empty the folder, except for the marker file by which the next start recognises it.
+
+    Raises NotADemoHome, HomeInUse.
+    """
     if home.exists() and not (home / MARK).is_file() and any(home.iterdir()):
         raise NotADemoHome(f"{home} holds other things than a demonstration; choose an empty folder with --home")
     with locked_home(home):
@@ -36,6 +42,6 @@ def wipe_home(home: Path) -> None:
 
 
 def demo_environment(environment: dict[str, str], home: Path) -> dict[str, str]:
-    """Return the environment in which everything of the demonstration lives in ``home``."""
+    """Return the environment that places all data of the demonstration in ``home``."""
     kept = {name: value for name, value in environment.items() if name not in ENVIRONMENT_TO_FORGET}
     return {**kept, "LITHIFY_HOME": str(home)}

@@ -1,4 +1,4 @@
-"""What the demonstration found: questions with their answers before and after, and what was left behind."""
+"""Results of the demonstration: queries before and after compaction, and objects or jobs left behind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from webadmin.embedded.demo.question import Answer, Question
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A question and its answer from the objects as they came."""
+    """A query and its result on the original objects."""
 
     question: Question
     answer: Answer
@@ -19,7 +19,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """What there was before any compaction; ``sdk`` is about the program with the SDK, None if none ran."""
+    """State before any compaction; ``sdk`` is the query of the SDK's program, None if it did not run."""
 
     blocks: Sequence[LiveBlock]
     asked: Asked
@@ -28,7 +28,7 @@ class Before:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A question with its answers before and after the compaction."""
+    """A query with its results before and after compaction."""
 
     question: Question
     before: Answer
@@ -36,18 +36,18 @@ class Comparison:
 
     @property
     def wrong(self) -> list[int]:
-        """The positions at which the two answers differ."""
+        """Return the positions at which the two results differ."""
         return differences(self.before.functions, self.after.functions)
 
     @property
     def is_equal(self) -> bool:
-        """True if the functions and the sum of everything are the same."""
+        """Return whether functions and total are equal."""
         return not self.wrong and self.before.total_value == self.after.total_value
 
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What there is to compare and to look at afterwards; ``flame_path`` is the flame graph of the first question."""
+    """Results to compare; ``flame_path`` is the path of the flame graph of the first query."""
 
     comparisons: Sequence[Comparison]
     flame_path: str
@@ -57,10 +57,10 @@ class Outcome:
 
     @property
     def are_equal(self) -> bool:
-        """True if every question has the same answer as before."""
+        """Return whether every query has equal results."""
         return all(one.is_equal for one in self.comparisons)
 
     @property
     def is_good(self) -> bool:
-        """True if the answers are equal and no job or object was left behind."""
+        """Return whether all results are equal and no job or object was left behind."""
         return self.are_equal and self.parked_jobs == 0 and self.bad_objects == 0

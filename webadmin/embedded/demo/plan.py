@@ -1,8 +1,8 @@
-"""Which recorded profiles are pushed in which round: a pure plan of what the programs of a small fleet would send.
+"""Plan which recorded profiles are pushed in which round, as the programs of a small fleet would. Pure functions.
 
 Two tenants run the recorded programs, each on its own pods. In every round each service of each tenant sends one
-request with its profiles of that moment; memory is looked at less often than time. A recording has fewer windows than
-there are rounds, so windows are played again at later times; each tenant starts at another.
+request with its profiles of that time; memory is sampled less often than time. A recording has fewer windows than there
+are rounds, so windows are repeated with later times; each tenant starts at another window.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pathlib import Path
 
 TENANTS = ("orchard", "harbour")
 PODS_PER_SERVICE = 3
-WINDOWS_BETWEEN_TENANTS = 7  # odd, so that two tenants hardly ever play the same window together
+WINDOWS_BETWEEN_TENANTS = 7  # Odd, so that two tenants rarely send the same window in the same round.
 ROUNDS_BETWEEN = {"memory": 4}
-"""Profiles that are snapshots, and large ones: taken in every so many rounds, each service at its own turn."""
+"""Rounds between two pushes by profile name: memory profiles are large snapshots, and services take turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """The windows of one profile type of one program, in the order of their recording. ``name`` is e.g. "memory"."""
+    """The windows of one profile type of one program, in recorded order. ``name`` is for example "memory"."""
 
     service: str
     name: str
@@ -29,7 +29,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSeries:
-    """One profile of a push: the recorded window, and the labels it is sent under."""
+    """One profile of a push: the recorded window and its labels."""
 
     labels: tuple[tuple[str, str], ...]
     window: Path
@@ -37,7 +37,7 @@ class PlannedSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedPush:
-    """One request as a program would have sent it at ``time_ms`` (unix), which is the time of its profiles."""
+    """One request of a program at ``time_ms`` (unix milliseconds), which is the time of its profiles."""
 
     tenant: str
     service: str
@@ -46,7 +46,7 @@ class PlannedPush:
 
 
 def plan_round(recordings: Sequence[Recording], number: int, *, time_ms: int) -> list[PlannedPush]:
-    """Plan round ``number`` (from 0): one push for each service of each tenant that has anything to send in it."""
+    """Plan round ``number`` (from 0): one push for each service of each tenant that has profiles in it."""
     services = sorted({recording.service for recording in recordings})
     pushes = [
         PlannedPush(
@@ -70,7 +70,7 @@ def plan_round(recordings: Sequence[Recording], number: int, *, time_ms: int) ->
 
 
 def _turn(recording: Recording, service_number: int, number: int) -> int | None:
-    """Return how often the recording was pushed before, None if it is not its turn."""
+    """Return how often the recording was pushed before, None if it is not pushed in this round."""
     turn, rest = divmod(number + service_number, ROUNDS_BETWEEN.get(recording.name, 1))
     return None if rest else turn
 

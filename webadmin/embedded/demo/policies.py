@@ -1,4 +1,4 @@
-"""What the demonstration decides as an operator would: short waits, a pause. In its own database only."""
+"""Operator actions of the demonstration, in its own database only: policy ages and a pause."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from webadmin.schedule.services.pause_schedule import pause, resume
 
 ACTOR = "manage.py demo"
 AGE_SECONDS = {0: 3, 1: 6, 2: 6}
-"""Per level: long enough that the results of one wave of jobs are merged together, short enough to watch."""
+"""Maximum age by level: long enough to merge the results of one wave of jobs together, short enough to watch."""
 
 
 def shorten_ages(seconds: int | None = None) -> dict[int, tuple[int, int]]:
-    """Make remainders be merged after seconds instead of hours; returns (before, now) per level.
+    """Merge remainders after seconds instead of hours; return (before, now) per level.
 
-    ``seconds`` is for all levels, None for AGE_SECONDS.
+    ``seconds`` applies to all levels; None uses AGE_SECONDS.
     """
     changed = {}
     for policy in LevelPolicy.objects.filter(lane=KIND, level__in=AGE_SECONDS).order_by("level"):
@@ -30,15 +30,15 @@ def shorten_ages(seconds: int | None = None) -> dict[int, tuple[int, int]]:
 
 
 def keep_everything() -> None:
-    """Let no retention drop what is shown, however old the objects are: those of another program may be."""
+    """Disable retention, because objects of another program may be old."""
     set_retention(tenant="", keep_days=0, order=Order(actor=ACTOR, why="the demo shows data of any age"))
 
 
 def pause_compaction() -> None:
-    """Let nothing be compacted until ``resume_compaction``, so that the segments can be looked at as they lie."""
+    """Pause compaction until ``resume_compaction``, so that the original segments can be queried."""
     pause(scope=EVERYTHING, order=Order(actor=ACTOR, why="the demo asks its question before anything is compacted"))
 
 
 def resume_compaction() -> None:
-    """Let the compaction begin."""
+    """Resume compaction."""
     resume(scope=EVERYTHING, order=Order(actor=ACTOR, why="the question was answered from the segments as they lie"))

@@ -1,4 +1,4 @@
-"""Sends planned pushes to the stack over HTTP, as profilers do: gzip, a credential, an answer once all is durable."""
+"""Send planned pushes to the stack over HTTP, as profilers do: gzip, a credential, a response once all is durable."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from webadmin.embedded.demo.plan import PlannedPush
 
 PUSH = "/push.v1.PusherService/Push"
 SENDERS = 12
-"""Requests under way at a time. Each waits for its flush; more would take every thread of web."""
+"""Concurrent requests. Each waits for its flush; more would use every thread of web."""
 TRIES = 6
-FIRST_PAUSE_SECONDS = 0.25  # before the second try; it doubles
+FIRST_PAUSE_SECONDS = 0.25  # Before the first retry; it doubles.
 ANSWER_SECONDS = 30.0
 UNAVAILABLE = (429, 502, 503, 504)
 NANOSECONDS_PER_MS = 1_000_000
 GZIP_LEVEL = 1
-PROFILES_KEPT = 4096  # parsed recordings; each is played several times
+PROFILES_KEPT = 4096  # Parsed recordings; each is sent several times.
 HEADERS = {"Content-Type": "application/proto", "Content-Encoding": "gzip", "Connect-Protocol-Version": "1"}
 
 
 class PushFailed(LithifyError):
-    """A push was refused, or the write path did not take it for long; ``args`` say whose it was and the answer."""
+    """A push was rejected, or retries were exhausted; the error has the tenant, service and response."""
 
     code = "push_failed"
 
@@ -46,7 +46,7 @@ class PushFailed(LithifyError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pushed:
-    """What was acknowledged: requests, the profiles and samples in them, the distinct functions they name."""
+    """Acknowledged pushes: requests, their profiles and samples, and the distinct functions they name."""
 
     requests: int = 0
     profiles: int = 0
@@ -55,7 +55,7 @@ class Pushed:
 
 
 class Pusher:
-    """A fleet's profilers. ``passwords`` are credentials by tenant; used as a context, by one thread."""
+    """The profilers of a fleet. ``passwords`` are credentials by tenant. A context manager for one thread."""
 
     def __init__(self, address: str, passwords: Mapping[str, str]) -> None:
         self._passwords = dict(passwords)
@@ -75,7 +75,7 @@ class Pusher:
         self._client.close()
 
     def push(self, pushes: Sequence[PlannedPush]) -> None:
-        """Send these side by side; returns when all are durable and found by queries. Raises PushFailed."""
+        """Send these concurrently; return when all are durable and visible to queries. Raises PushFailed."""
         profiles = [[self._parse(series.window) for series in push.series] for push in pushes]
         for _ in self._senders.map(self._send, pushes, profiles):
             pass
@@ -93,7 +93,7 @@ class Pusher:
         authorization = httpx.BasicAuth(push.service, self._passwords[push.tenant])
         said = ""
         for number in range(TRIES):
-            if number:  # the same push again is stored once: its profiles are known by their content
+            if number:  # A retry is stored once: profile IDs are derived from content.
                 time.sleep(FIRST_PAUSE_SECONDS * 2 ** (number - 1))
             try:
                 answer = self._client.post(PUSH, content=body, auth=authorization)
@@ -109,7 +109,7 @@ class Pusher:
 
 
 def encode_push(push: PlannedPush, profiles: Sequence[Profile]) -> bytes:
-    """Return the request's message; ``profiles`` are those of its series, and get the time of the push."""
+    """Return the message of a request; ``profiles`` are those of its series, and get the time of the push."""
     request = push_pb2.PushRequest()
     for series, profile in zip(push.series, profiles, strict=True):
         sent = request.series.add()

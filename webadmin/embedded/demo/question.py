@@ -1,4 +1,4 @@
-"""The question asked before and after: where does the time go in one service?"""
+"""The query before and after compaction: which functions of a service use the most?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from webadmin.embedded.demo.figures import LiveBlock
 from webadmin.embedded.demo.foreign import NothingToCompact
 
 TOP_COUNT = 10
-BLOCKS_LOOKED_INTO = 100  # for the profile types there are; each costs a read
+BLOCKS_LOOKED_INTO = 100  # Maximum blocks read to find the profile types; each costs a read.
 PROFILE_TYPE = "__profile_type__"
 TYPES_WISHED = ("cpu:nanoseconds", "wall:nanoseconds", "nanoseconds", "inuse_space:bytes", "bytes")
 
@@ -33,19 +33,19 @@ class Question:
 
     @property
     def unit(self) -> str:
-        """The unit of the values, e.g. nanoseconds."""
+        """Return the unit of the values, for example nanoseconds."""
         parts = self.profile_type.split(":")
         return parts[2] if len(parts) > 2 else ""
 
     @property
     def text(self) -> str:
-        """The question in words."""
+        """Return the query as text."""
         return f"{self.service} of tenant {self.tenant}, {self.profile_type}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The top functions, the sum of everything, the profiles that were read, and what it took to know."""
+    """Result of a query: top functions, total, number of profiles, and cost."""
 
     functions: tuple[FunctionValue, ...]
     total_value: int
@@ -57,7 +57,7 @@ class Answer:
 
 
 def ask(question: Question, blocks: Sequence[LiveBlock], store: ObjectStore) -> Answer:
-    """Answer from these blocks. Raises BadObject naming an object that cannot be read."""
+    """Run the query on these blocks. Raises BadObject naming an object that cannot be read."""
     started = time.monotonic()
     described = [(block.key, _metadata(block)) for block in blocks]
     visible = {block.key: block.visible for block in blocks}
@@ -76,7 +76,7 @@ def ask(question: Question, blocks: Sequence[LiveBlock], store: ObjectStore) -> 
 
 
 def choose_question(blocks: Sequence[LiveBlock], store: ObjectStore) -> Question:
-    """Choose what to ask: see ``choose_dataset`` and ``choose_profile_type``."""
+    """Choose the query with ``choose_dataset`` and ``choose_profile_type``."""
     tenant, service = choose_dataset(blocks)
     holders = [block for block in blocks if any(True for _ in _datasets(block, tenant, service))]
     types = {one for block in holders[:BLOCKS_LOOKED_INTO] for one in _profile_types(block, tenant, service, store)}
@@ -84,15 +84,15 @@ def choose_question(blocks: Sequence[LiveBlock], store: ObjectStore) -> Question
 
 
 def time_range_ms(question: Question, blocks: Iterable[LiveBlock]) -> tuple[int, int]:
-    """Return when the first and the last profile of the question's service is, as the blocks' metadata says."""
+    """Return the times of the first and the last profile of the query's service, from the blocks' metadata."""
     held = [dataset for block in blocks for dataset in _datasets(block, question.tenant, question.service)]
     return min(dataset.min_time_ms for dataset in held), max(dataset.max_time_ms for dataset in held)
 
 
 def choose_dataset(blocks: Iterable[LiveBlock]) -> tuple[str, str]:
-    """Return tenant and service of the dataset in most objects; of several the one with most bytes.
+    """Return tenant and service of the dataset in most objects; of several, the one with the most bytes.
 
-    Raises NothingToCompact if no block holds profiles.
+    Raises NothingToCompact if no block has profiles.
     """
     objects: Counter[tuple[str, str]] = Counter()
     sizes: Counter[tuple[str, str]] = Counter()
@@ -106,7 +106,7 @@ def choose_dataset(blocks: Iterable[LiveBlock]) -> tuple[str, str]:
 
 
 def choose_profile_type(types: Sequence[str]) -> str:
-    """Return the type people ask for first: time on the processor, then time, then memory, then anything."""
+    """Return the preferred profile type: CPU time, then time, then memory, then any other."""
     for wished in TYPES_WISHED:
         for one in sorted(types):
             if wished in one:
@@ -126,7 +126,7 @@ def _visible(block: LiveBlock) -> Iterator[DatasetMeta]:
 
 
 def _profile_types(block: LiveBlock, tenant: str, service: str, store: ObjectStore) -> Iterator[str]:
-    """Return the profile types a service has in the block, read from its series: old metadata does not say."""
+    """Yield the profile types of a service in the block, read from its series, because old metadata has none."""
     for dataset in _datasets(block, tenant, service):
         source = ObjectReader(store, block.key, block.size).dataset_source(dataset)
         yield from _types(source.read_section(SERIES_INDEX))

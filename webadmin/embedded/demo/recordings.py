@@ -1,4 +1,4 @@
-"""Recorded profiles of real programs, kept between runs: a second demonstration starts in seconds."""
+"""Recorded profiles of real programs, cached between runs so that the next demonstration starts in seconds."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from engine.recording.files import read_recordings
 from engine.recording.programs import WINDOW_MS, Program, available_programs, record_all
 from webadmin.embedded.demo.plan import Recording
 
-TOGETHER = 2  # programs recorded at a time: more would mostly record how they wait for each other
+TOGETHER = 2  # Programs recorded concurrently; more would mostly record waiting for each other.
 UNFINISHED = "unfinished"
 
 
 def ensure_recordings(folder: Path, seconds: float, on_recorded: Callable[[int, int], None]) -> list[Recording]:
-    """Return the recordings of every program that can run here, recorded now unless they are in ``folder``.
+    """Return the recordings of every program that can run here; record those that are not in ``folder``.
 
-    ``seconds`` is the length of each recording; ``on_recorded`` gets the programs done and their count. Raises
-    RecordingFailed naming the program.
+    ``seconds`` is the length of each recording; ``on_recorded`` is called with the programs done and their count.
+    Raises RecordingFailed naming the program.
     """
     programs = available_programs()
     finished = folder / _key(programs, seconds)
     if not finished.is_dir():
-        # Under its name only when it is whole: an interrupted recording is begun again.
+        # Renamed once complete, so that an interrupted recording starts again.
         draft = folder / f"{UNFINISHED}-{finished.name}"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
@@ -40,7 +40,7 @@ def ensure_recordings(folder: Path, seconds: float, on_recorded: Callable[[int, 
 
 
 def group_recordings(files: Iterable[RecordedFile]) -> list[Recording]:
-    """Gather the windows of each program and profile type, in the order of their recording."""
+    """Group the windows by program and profile type, in recorded order."""
     windows: dict[tuple[str, str], list[Path]] = defaultdict(list)
     for file in files:
         windows[file.service, file.profile_name].append(file.path)
@@ -48,7 +48,7 @@ def group_recordings(files: Iterable[RecordedFile]) -> list[Recording]:
 
 
 def _key(programs: Sequence[Program], seconds: float) -> str:
-    """Name what the recordings depend on: the programs, Python, and the recorder itself."""
+    """Return the cache key of recordings: the programs, the Python version, and the recorder's code."""
     commands = [(program.service, program.command) for program in programs]
     what = hashlib.sha256(repr((sys.version, commands, seconds, WINDOW_MS)).encode())
     for source in sorted(Path(recording.__file__).parent.rglob("*.py")):

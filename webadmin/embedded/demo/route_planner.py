@@ -1,7 +1,7 @@
-"""A program that people would write, with the unmodified profiling SDK in it: it plans routes through a city.
+"""Example program with the unmodified profiling SDK: plans routes through a city.
 
-``LITHIFY_ADDRESS=… LITHIFY_CREDENTIAL=… python -m webadmin.embedded.demo.route_planner SECONDS``, for so long and until
-its standard input ends. The SDK is told where to send and with which credential; everything else is as it comes.
+``LITHIFY_ADDRESS=… LITHIFY_CREDENTIAL=… python -m webadmin.embedded.demo.route_planner SECONDS`` runs for at least this
+time, and until its standard input is closed. The SDK gets an address and a credential; its other options are defaults.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from collections.abc import Iterator
 
 SERVICE = "route-planner"
 PROFILED = "profiled"
-"""What it says once the SDK runs."""
+"""Output line once the SDK runs."""
 NO_SDK = 3
-"""Exit code where the SDK cannot be imported."""
+"""Exit code if the SDK cannot be imported."""
 CITY_SIZE = 40
-PAUSE_SHARE = 3  # of the time it works: a service waits for its next request most of the time
+PAUSE_SHARE = 3  # Idle time per working time: a service mostly waits for requests.
 
 Crossing = tuple[int, int]
 
 
 class City:
-    """Streets on a grid, each as slow as its traffic."""
+    """A grid of streets with random travel times."""
 
     def __init__(self, draw: random.Random) -> None:
         self._seconds = {(x, y): draw.randint(5, 90) for x in range(CITY_SIZE) for y in range(CITY_SIZE)}
 
     def neighbours(self, crossing: Crossing) -> Iterator[tuple[Crossing, int]]:
-        """Return the crossings next to one, and how long the way there takes."""
+        """Return the adjacent crossings, with the travel time to each."""
         x, y = crossing
         for beside in ((x + 1, y), (x - 1, y), (x, y + 1), (x, y - 1)):
             if beside in self._seconds:
@@ -40,7 +40,7 @@ class City:
 
 
 def shortest_route(city: City, start: Crossing, goal: Crossing) -> int:
-    """Return the seconds of the fastest way (Dijkstra)."""
+    """Return the seconds of the fastest route (Dijkstra)."""
     best = {start: 0}
     waiting = [(0, start)]
     while waiting:
@@ -57,7 +57,7 @@ def shortest_route(city: City, start: Crossing, goal: Crossing) -> int:
 
 
 def serve(stop: threading.Event, seconds: float) -> None:
-    """Answer one request after the other for so long, and until it is asked to stop."""
+    """Process requests for this many seconds, and until ``stop`` is set."""
     draw = random.Random(7)
     city = City(draw)
     end = time.monotonic() + seconds
@@ -69,7 +69,7 @@ def serve(stop: threading.Event, seconds: float) -> None:
 
 
 def main(seconds: str) -> None:
-    """Switch the profiler on, work, and send what is left at the end."""
+    """Start the profiler, process requests, and flush the profiler at the end."""
     try:
         import pyroscope
     except ImportError:

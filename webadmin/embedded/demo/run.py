@@ -1,7 +1,7 @@
-"""The demonstration from beginning to end, in the environment of its own home folder.
+"""The demonstration from start to end, in the environment of its own home folder.
 
-Recorded profiles → stack → pushes → question → compaction to the fix-point → the same question. With objects of
-somebody else: their copy → index → question → stack → compaction → the same question.
+Recorded profiles → stack → pushes → query → compaction to the fix-point → the same query. With objects of another
+program: copy → index → query → stack → compaction → the same query.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from webadmin.query.flame_page.address import flame_address
 
 STEP_COUNT = 6
 STACK_LOG = "stack.log"
-SDK_ROWS = 3  # of the answer about the program with the SDK; all are compared
+SDK_ROWS = 3  # Rows shown of the result for the SDK's program; all are compared.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoSettings:
-    """What was asked for. ``bucket`` is "" when the demonstration records programs and pushes their profiles."""
+    """Options of the command. ``bucket`` is "" if the demonstration records programs and pushes their profiles."""
 
     home: Path
     recordings: Path
@@ -55,7 +55,7 @@ class DemoSettings:
 
 
 class Demonstration:
-    """One run, see ``compacted``."""
+    """One run; see ``compacted``."""
 
     def __init__(self, settings: DemoSettings, steps: Steps) -> None:
         self._settings = settings
@@ -68,12 +68,12 @@ class Demonstration:
 
     @property
     def store_url(self) -> str:
-        """The demonstration's own object store, also the default of the processes in its home."""
+        """Return the URL of the demonstration's object store, also the default of the processes in its home."""
         return f"file://{self._settings.home}/objects"
 
     @contextmanager
     def compacted(self) -> Iterator[Outcome]:
-        """Do everything up to the comparison; the stack runs until the block is left."""
+        """Run all steps up to the comparison; the stack runs until the block is left."""
         if self._settings.bucket:
             side_file = self._copy()
             self._register(side_file)
@@ -127,7 +127,10 @@ class Demonstration:
 
     @contextmanager
     def _stack(self, *, is_paused: bool = False) -> Iterator[None]:
-        """Run all processes; their log goes to a file in the home folder. With a pause, on a new index."""
+        """Run all processes, with their log in the home folder.
+
+        With ``is_paused``, start on a new index with a pause.
+        """
         self._steps.begin("Start Redis, segment writers, web, beat, control and the compactor node with Spark")
         if is_paused:
             self._migrate()
@@ -153,14 +156,14 @@ class Demonstration:
             yield
 
     def _push(self, recordings: Sequence[Recording]) -> bool:
-        """Push until there are segments enough; says whether the program with the SDK was among the senders."""
+        """Push until there are enough segments; return whether the SDK's program was among the senders."""
         self._steps.begin("Push them to the stack as programs do, for two tenants, while compaction is paused")
         write_path = WritePath(self.address, self._store, self._settings.home, self._steps)
         with self._timed("pushing"):
             return write_path.fill(recordings, self._settings.segment_count)
 
     def _ask_before(self, sdk_question: Question | None = None) -> Before:
-        """Choose the question and answer it from the objects as they came."""
+        """Choose the query and run it on the original objects."""
         self._steps.begin("Ask where it goes, before")
         blocks = live_blocks()
         question = choose_question(blocks, self._store)
@@ -186,7 +189,7 @@ class Demonstration:
         return end
 
     def _compare(self, before: Before, end: Standing) -> Outcome:
-        """Ask again and show the tables."""
+        """Run the queries again and show the tables."""
         self._steps.begin("Ask again, and compare")
         after = live_blocks()
         compared = [

@@ -1,4 +1,4 @@
-"""Runs the program with the unmodified profiling SDK beside the demonstration's own senders."""
+"""Run the program with the unmodified profiling SDK beside the demonstration's own senders."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from engine.core.errors import LithifyError
 from webadmin.embedded.demo import route_planner
 from webadmin.embedded.demo.route_planner import NO_SDK, PROFILED, SERVICE
 
-WORK_SECONDS = 3.0  # at least; it works as long as the others push
-END_SECONDS = 45.0  # a last push that is not answered is given up by the SDK before that
+WORK_SECONDS = 3.0  # Minimum; it runs as long as the other senders.
+END_SECONDS = 45.0  # The SDK times out its last push before that.
 LOG = "route_planner.log"
 
 
 class SdkProgramFailed(LithifyError):
-    """The program with the SDK failed, or its profiles did not arrive; the message says what is known."""
+    """The program with the SDK failed, or its profiles did not arrive; the message gives the reason."""
 
     code = "sdk_program_failed"
 
 
 @contextmanager
 def sdk_program(address: str, credential: str, home: Path) -> Iterator[bool]:
-    """Run it until the block is left; when it has ended, everything it sent was answered.
+    """Run the program until the block is left; at its end every push has a response.
 
-    Yields False, and nothing runs, where the SDK cannot be imported: it comes with the development packages. Raises
+    Yields False, and runs nothing, if the SDK cannot be imported: it is a development dependency. Raises
     SdkProgramFailed.
     """
     log = home / LOG
@@ -40,7 +40,7 @@ def sdk_program(address: str, credential: str, home: Path) -> Iterator[bool]:
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            start_new_session=True,  # Ctrl-C is for us; its standard input ends with us, however we end
+            start_new_session=True,  # Ctrl-C is handled here; the program ends when its standard input closes.
         )
     try:
         has_sdk = _is_profiled(process, log)

@@ -1,4 +1,4 @@
-"""Shows how far the demonstration is: bars on a terminal, a few plain lines anywhere else."""
+"""Show the progress of the demonstration: bars on a terminal, a few plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Self
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-PLAIN_LINES = 5  # per bar, where there is no terminal to draw on
+PLAIN_LINES = 5  # Per bar, without a terminal.
 
 
 class Steps:
@@ -22,27 +22,27 @@ class Steps:
         self._number = 0
 
     def begin(self, title: str) -> None:
-        """Open the next step."""
+        """Start the next step."""
         self._number += 1
         self.console.print(f"[bold cyan]\\[{self._number}/{self._count}][/] [bold]{title}[/]", highlight=False)
 
     def say(self, text: str) -> None:
-        """Add a finished piece of news to the step."""
+        """Print a completed result of the step."""
         self.console.print(f"      {text}", highlight=False, markup=False, soft_wrap=True)
 
     def show(self, thing: RenderableType) -> None:
-        """Show a table or panel."""
+        """Print a table or panel."""
         self.console.print(thing)
 
     @contextmanager
     def bar(self, text: str, total: int) -> Iterator[Bar]:
-        """Show the progress of ``total`` equal pieces of work."""
+        """Show the progress of ``total`` equal units of work."""
         with Bar(self, text, total) as bar:
             yield bar
 
 
 class Bar:
-    """Progress of one piece of work; ``update`` may also change the text beside it."""
+    """Progress of one task; ``update`` may also change its text."""
 
     def __init__(self, steps: Steps, text: str, total: int) -> None:
         self._steps = steps
@@ -69,7 +69,7 @@ class Bar:
         self._progress.stop()
 
     def update(self, done: int, text: str, *, total: int | None = None) -> None:
-        """Say that ``done`` pieces of all are done now; ``total`` corrects how many there are."""
+        """Set the completed units to ``done``; ``total`` corrects their number."""
         self._total = max(total or self._total, 1)
         self._progress.update(self._task, completed=done, total=self._total, description=text)
         part = done * PLAIN_LINES // self._total

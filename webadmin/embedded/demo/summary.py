@@ -1,4 +1,4 @@
-"""The tables at the end of the demonstration."""
+"""Tables at the end of the demonstration."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOTHING = "-"
 
 
 def level_table(before: Sequence[LiveBlock], after: Sequence[LiveBlock]) -> Table:
-    """Objects and bytes that queries read, by level, before and after."""
+    """Return a table of the objects and bytes that queries read, by level, before and after."""
     was, now = totals_by_level(before), totals_by_level(after)
     table = _table("Live objects", "", "objects before", "bytes before", "objects after", "bytes after")
     for level in sorted(was.keys() | now.keys()):
@@ -38,7 +38,7 @@ def level_table(before: Sequence[LiveBlock], after: Sequence[LiveBlock]) -> Tabl
 
 
 def query_table(before: Answer, after: Answer) -> Table:
-    """What the question cost before and after."""
+    """Return a table of the cost of the query before and after."""
     table = _table("One question", "", "before", "after")
     table.add_row("objects a query must open", str(before.objects_opened), str(after.objects_opened), style="bold")
     table.add_row("requests to the store", str(before.requests), str(after.requests))
@@ -48,14 +48,14 @@ def query_table(before: Answer, after: Answer) -> Table:
 
 
 def sdk_text(sdk: Asked) -> str:
-    """What was found again of the program with the SDK."""
+    """Return the result for the SDK's program as text."""
     top = sdk.answer.functions[0]
     spent = value_text(top.self_value, sdk.question.unit)
     return f"{sdk.question.text}: {sdk.answer.profiles} profiles of the SDK found, most in {top.function} ({spent})"
 
 
 def answer_table(compared: Comparison, rows: int = TOP_COUNT) -> Table:
-    """The largest functions before and after, side by side; what differs is shown in any case."""
+    """Return a table of the largest functions before and after; differences are always included."""
     question, wrong = compared.question, compared.wrong
     title = f"Where does it go? {question.text}"
     table = _table(title, "function", "self before", "self after", "total before", "total after", "equal")
@@ -72,7 +72,7 @@ def answer_table(compared: Comparison, rows: int = TOP_COUNT) -> Table:
 
 
 def duration_table(seconds: Mapping[str, float]) -> Table:
-    """How long each part took."""
+    """Return a table of the duration of each step."""
     table = _table("Duration", "", "seconds")
     for name, duration in seconds.items():
         table.add_row(name, f"{duration:.1f}")

@@ -1,4 +1,4 @@
-"""Watches the schedule until nothing is left to do: the fix-point."""
+"""Wait until the schedule has no work left: the fix-point."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.models import Job
 
 LOOK_SECONDS = 0.25
-SILENCE_SECONDS_MAX = 180.0  # without any change; longer than the first start of Spark on a slow machine
+SILENCE_SECONDS_MAX = 180.0  # Without any change; longer than the first start of Spark on a slow machine.
 
 
 class NothingHappens(LithifyError):
-    """The compaction stands still: see the log of the stack for what the node says."""
+    """The compaction makes no progress: see the compactor's lines in the log of the stack."""
 
     code = "nothing_happens"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where the compaction is. ``unsettled`` blocks still have something to come."""
+    """State of the compaction. ``unsettled`` blocks are queued, in a job, or not final."""
 
     unsettled: int
     live: int
@@ -41,15 +41,17 @@ class Standing:
 
     @property
     def text(self) -> str:
-        """One line for people."""
+        """Return the state as one line of text."""
         queued = " ".join(f"L{level}:{count}" for level, count in self.queued_by_level) or "none"
         parked = f", {self.parked_jobs} parked" if self.parked_jobs else ""
         return f"{self.live} live objects, queued {queued}; jobs {self.done} done, {self.running} running{parked}"
 
 
 def standing() -> Standing:
-    """Read where the compaction is. ``unsettled`` is one statement: a block moves from queue to job to result, and
-    two statements could look at each place just when it is at the other."""
+    """Read the state of the compaction.
+
+    ``unsettled`` is one statement: a block moves from queue to job to result, and two statements could miss it.
+    """
     has_live_job = Q(state=BlockState.OWNED, owner_job__state__in=[state.value for state in LIVE_STATES])
     jobs = dict(Job.objects.order_by().values_list("state").annotate(Count("id")))
     queued = Block.objects.filter(state=BlockState.QUEUED).order_by("level")
@@ -67,7 +69,7 @@ def standing() -> Standing:
 def wait_for_the_fix_point(
     on_change: Callable[[Standing], None], *, silence_seconds: float = SILENCE_SECONDS_MAX
 ) -> Standing:
-    """Report every change until no block has anything to come.
+    """Call ``on_change`` on every change until no block is unsettled.
 
     Raises NothingHappens after ``silence_seconds`` without a change.
     """
@@ -86,12 +88,12 @@ def wait_for_the_fix_point(
 
 
 def live_count() -> int:
-    """Return how many blocks queries read."""
+    """Return the number of blocks that queries read."""
     return Block.objects.live().count()
 
 
 def live_blocks() -> list[LiveBlock]:
-    """Return every block that queries read, in the order of its registration."""
+    """Return every block that queries read, in the order of registration."""
     rows = list(Block.objects.live().order_by("id").values_list("id", "object_key", "level", "size_bytes", "metadata"))
     visible = visible_datasets([row[0] for row in rows])
     return [

@@ -1,4 +1,4 @@
-"""Fills the demonstration's store through the write path: web takes pushes, writers make segments of them."""
+"""Fill the demonstration's store through the write path: web receives pushes, writers build segments."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class WritePath:
         self._steps = steps
 
     def fill(self, recordings: Sequence[Recording], segment_count: int) -> bool:
-        """Push round after round until there are so many segments; says whether a program with the SDK pushed too.
+        """Push rounds until there are ``segment_count`` segments; return whether a program with the SDK pushed too.
 
-        Writers make a segment of what came for a shard in half a second, so that a round adds one for every shard that
-        a service lives on. Raises PushFailed, SdkProgramFailed.
+        Writers build a segment per shard and flush, so that a round adds one for every shard that has a service. Raises
+        PushFailed, SdkProgramFailed.
         """
         passwords = {tenant: _push_credential(tenant) for tenant in TENANTS}
         with sdk_program(self._address, passwords[SDK_TENANT], self._home) as has_sdk:
@@ -73,7 +73,7 @@ class WritePath:
 
 
 def _push_credential(tenant: str) -> str:
-    """Return a credential that may push for the tenant and do nothing else."""
+    """Return a credential that is valid only for pushes of the tenant."""
     scopes = (SCOPE_PUSH, f"tenant:{tenant}")
     return issue_worker_credential(name=f"demo-{tenant}", scopes=scopes, actor=ACTOR).wire_form
 

@@ -1,5 +1,7 @@
-"""The list of all checks of a deployment, and how they are run. A new check is a function in this package that is added
-to ``CHECKS``."""
+"""The list of all deployment checks, and how they are run.
+
+A new check is a function in this package that is added to ``CHECKS``.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,14 @@ CHECKS: tuple[Check, ...] = (
 
 
 def run_checks(checks: Sequence[Check] = CHECKS) -> Iterator[Finding]:
-    """Run the checks one after the other and yield what each found.
+    """Run the checks in sequence and yield their findings.
 
     A check that raises is reported as an error, and the next one is run: one broken dependency hides no other.
     """
     for check in checks:
         try:
             yield from check()
-        except Exception as error:  # noqa: BLE001 - whatever a driver raises belongs in the report
+        except Exception as error:  # noqa: BLE001 - any error of a driver belongs in the report
             yield Finding(
                 name=check.__name__.removeprefix("check_"),
                 level=Level.ERROR,

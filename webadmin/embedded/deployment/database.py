@@ -1,4 +1,4 @@
-"""Checks the database: it answers, has every table of this build, and keeps what it confirms."""
+"""Check the database: connection, tables of this build, durability of commits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webadmin.embedded.deployment.findings import Finding, Level
 
 
 def check_database() -> Iterator[Finding]:
-    """Connect with DATABASE_URL and compare the migrations that were applied with those of this build."""
+    """Connect with DATABASE_URL and compare the applied migrations with those of this build."""
     try:
         executor = MigrationExecutor(connection)
         missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
@@ -37,8 +37,8 @@ def check_database() -> Iterator[Finding]:
 
 
 def check_durability() -> Iterator[Finding]:
-    """Read the settings by which a crash takes back what the database confirmed, as a new connection has them."""
-    with connection.cursor():  # opens one if there is none
+    """Read the settings with which a crash loses committed transactions, as a new connection has them."""
+    with connection.cursor():  # Opens a connection if there is none.
         unsafe = unsafe_settings(connection)
     if not unsafe:
         yield Finding(name="durability", level=Level.OK, found="the database keeps what it confirms")

@@ -1,4 +1,4 @@
-"""What a check of the deployment returns."""
+"""Findings of deployment checks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 class Level(enum.StrEnum):
-    """How serious a finding is. Only an error makes ``check_deployment`` exit with 1."""
+    """Severity of a finding. Only an error makes ``check_deployment`` exit with 1."""
 
     OK = "ok"
     WARNING = "warning"
@@ -19,8 +19,8 @@ class Level(enum.StrEnum):
 class Finding:
     """One result of a check.
 
-    ``name`` is stable and says what was checked (``database``, ``object_store``). ``found`` is a sentence about what
-    is there, ``advice`` one about what to do; it is empty for ``Level.OK``.
+    ``name`` is a stable identifier of the check (``database``, ``object_store``). ``found`` is a sentence about the
+    state, ``advice`` one about what to do; it is empty for ``Level.OK``.
     """
 
     name: str
@@ -34,5 +34,7 @@ class Finding:
 
 
 Check = Callable[[], Iterable[Finding]]
-"""Tries one dependency. It reads only, apart from scratch objects that it removes. An error that it raises is reported
-as a finding of ``Level.ERROR`` under the function's name without ``check_``."""
+"""Checks one dependency. It only reads, apart from scratch objects that it removes.
+
+An error that it raises becomes a finding of ``Level.ERROR``, named after the function without ``check_``.
+"""

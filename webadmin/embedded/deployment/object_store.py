@@ -1,4 +1,4 @@
-"""Checks the object store: every operation that Lithify needs works with the configured credentials."""
+"""Check the object store: every required operation works with the configured credentials."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webadmin.embedded.deployment.findings import Finding, Level
 
 
 def check_object_store() -> Iterator[Finding]:
-    """Try every operation of OBJECT_STORE_URL with scratch objects, and remove these."""
+    """Run every operation of OBJECT_STORE_URL with scratch objects, and delete them."""
     url = settings.OBJECT_STORE_URL
     try:
         store = open_store(url)

@@ -1,4 +1,4 @@
-"""Checks that no store lies within another, and that tables and buckets lie below the allowed roots."""
+"""Check that no store is inside another, and that tables and buckets are below the allowed roots."""
 
 from __future__ import annotations
 

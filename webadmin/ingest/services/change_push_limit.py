@@ -1,4 +1,4 @@
-"""Sets what a tenant, or everybody, may push; every value stays as history with who set it and why."""
+"""Set push limits of a tenant or of all tenants. Every value is kept as history, with actor and reason."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ from webadmin.ingest.tenant_limits import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushLimitOutcome:
-    """The value in force before and after, or what it would be. ``changed`` is False if it was so already."""
+    """The value in force before and after the change, or after a dry run.
+
+    ``changed`` is False if both are equal.
+    """
 
     limit: str
     tenant: str
@@ -34,14 +37,14 @@ class PushLimitOutcome:
     changed: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as API, admin and commands show it."""
+        """Return the outcome as API, admin and commands show it."""
         return asdict(self)
 
 
 def change_push_limit(
     *, tenant: str, name: PushLimitName, value: int | None, actor: str, why: str, is_dry_run: bool = False
 ) -> PushLimitOutcome:
-    """Set a limit for a tenant ("": everybody); None takes it back. Raises PushLimitRefused."""
+    """Set a limit for a tenant ("": all tenants); None removes it. Raises PushLimitRefused."""
     check_push_limit(name, value)
     try:
         tenant = tenant and check_tenant(tenant)
@@ -66,7 +69,7 @@ def change_push_limit(
 
 
 def set_push_limits() -> dict[str, dict[str, int]]:
-    """Return what is in force because somebody set it: by tenant ("": everybody), then by limit."""
+    """Return the limits that are set, by tenant ("": all tenants) and limit."""
     found: dict[str, dict[str, int]] = defaultdict(dict)
     rows = PushLimitChange.objects.filter(is_superseded=False, value__isnull=False).order_by()
     for tenant, name, value in rows.values_list("tenant", "name", "value"):
@@ -75,7 +78,7 @@ def set_push_limits() -> dict[str, dict[str, int]]:
 
 
 def _limits(tenant: str, changes: dict[str, int | None] | None = None) -> TenantPushLimits:
-    """Return a tenant's limits in force, with changes of its own; None among them takes one back."""
+    """Return a tenant's limits in force after ``changes``; None among them removes a limit."""
     found = set_push_limits()
     everybodys = found.get(EVERYBODY, {})
     own = {**found.get(tenant, {}), **(changes or {})}

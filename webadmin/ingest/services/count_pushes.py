@@ -1,4 +1,4 @@
-"""Adds what a web process counted to the sums that all of them share."""
+"""Add the counts of a web process to the shared sums."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from webadmin.ingest.push_tally import Sums
 
 
 def count_pushes(sums: Sums) -> None:
-    """Add the sums; all of them or none."""
+    """Add the sums in one transaction."""
     if not sums:
         return
     now_ms = dialect.clock_ms()

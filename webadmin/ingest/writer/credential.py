@@ -1,8 +1,7 @@
-"""What distributors prove themselves with to segment writers: derived from the keys that all Django processes share.
+"""Credentials of distributors for segment writers, derived from the keys that all Django processes share.
 
-A distributor sends ``authorization_header(instance)``; nothing has to be issued or stored, and keys rotate as the
-tokens' do. A credential is good for one instance only and for one to two hours, so that whoever receives one, or reads
-it on its way, can push to nobody else with it and not for long.
+A distributor sends ``authorization_header(instance)``. Nothing is issued or stored, and keys rotate with those of the
+tokens. A credential is valid for one instance and for one to two hours, which limits the use of an intercepted one.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from webadmin.base.database.database_clock import database_clock_ms
 PURPOSE = "segment push"
 PREFIX = "Bearer "
 VALID_SECONDS = 3600
-"""A credential is valid for at least so long after it was made, and at most twice as long."""
+"""Minimum validity of a credential in seconds; the maximum is twice as long."""
 TOLERANCE_SECONDS = 300
-"""By so much the clocks of two processes may differ: each goes by the database's, as it read it last."""
+"""Permitted clock difference of two processes in seconds; each uses the database clock as read last."""
 
 
 def authorization_header(instance: str) -> str:
@@ -30,7 +29,7 @@ def authorization_header(instance: str) -> str:
 
 
 def is_authorized(header: str, instance: str) -> bool:
-    """Return whether the header was made for this instance with one of the keys in use, and has not expired."""
+    """Return whether the header was made for this instance with a key in use, and has not expired."""
     expires, _, given = header.removeprefix(PREFIX).partition(".")
     if not header.startswith(PREFIX) or not (expires.isascii() and expires.isdigit() and len(expires) <= 12):
         return False

@@ -1,4 +1,4 @@
-"""Profiles on their way into segments: what came for one shard since the last flush, and who waits for it."""
+"""Collect the pushes of one flush by shard, and build their segments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.ingest.segments.segment_push import SegmentPush
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a push ended: an HTTP status, a stable code and words."""
+    """Outcome of a push: HTTP status, stable code and message."""
 
     status: int
     code: str = "ok"
@@ -31,7 +31,10 @@ ACCEPTED = Answer(200)
 
 @dataclass(slots=True, eq=False)
 class WaitingPush:
-    """A push that is not answered yet. ``size`` are the bytes it keeps in memory; ``refusal`` says what is wrong."""
+    """A push without a response yet. ``size`` is its memory in bytes;
+
+    ``refusal`` is the error of its first bad profile.
+    """
 
     push: SegmentPush
     size: int
@@ -40,14 +43,16 @@ class WaitingPush:
     received_at: float = field(default_factory=time.monotonic)
 
     def answer(self, answer: Answer) -> None:
-        """Tell the sender, unless it has gone or knows."""
+        """Set the response, unless the request was cancelled or already has one."""
         if not self.answered.done():
             self.answered.set_result(answer)
 
 
 class OpenSegment:
-    """Collects pushes for one shard. Pushes come on the event loop; ``add_waiting`` and ``build`` run in one thread at
-    a time, beside it."""
+    """Collects pushes for one shard.
+
+    ``offer`` runs on the event loop; ``add_waiting`` and ``build`` run in a thread, one call at a time.
+    """
 
     def __init__(self, shard: int, created_by: str) -> None:
         self.shard = shard
@@ -61,13 +66,13 @@ class OpenSegment:
         return self._builder.profile_count
 
     def offer(self, push: WaitingPush) -> None:
-        """Take a push; it is parsed later."""
+        """Queue a push for parsing."""
         self.pushes.append(push)
         self._waiting.append(push)
         self.waiting_bytes += push.size
 
     def add_waiting(self) -> None:
-        """Parse what waits and add it to the segment; a profile that cannot be stored stops none of the others."""
+        """Parse the queued pushes and add them to the segment. An invalid profile does not affect the others."""
         while self._waiting:
             waiting = self._waiting.popleft()
             for number, series in enumerate(waiting.push.series):
@@ -82,19 +87,19 @@ class OpenSegment:
                     waiting.refusal = waiting.refusal or f"profile {number} of {len(waiting.push.series)}: {error}"
 
     def build(self, segment_id: str) -> tuple[bytes, BlockMeta] | None:
-        """Add what still waits and lay the segment out; None if nothing of it is to be stored."""
+        """Add the queued pushes and build the segment; return None if it has no rows."""
         self.add_waiting()
         return self._builder.build(segment_id) if self._builder.row_count else None
 
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """What one flush stores: a segment per shard, registered together."""
+    """The segments of one flush, one per shard, which are registered together."""
 
     segments: dict[int, OpenSegment] = field(default_factory=dict)
     bytes: int = 0
     opened_at: float = field(default_factory=time.monotonic)
 
     def pushes(self) -> list[WaitingPush]:
-        """Return everybody who waits for this flush."""
+        """Return all pushes of this flush."""
         return [push for segment in self.segments.values() for push in segment.pushes]

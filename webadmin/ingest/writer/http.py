@@ -1,4 +1,4 @@
-"""The writer's HTTP side, as an ASGI application: one endpoint for pushes, three for whoever watches the process."""
+"""ASGI application of the segment writer: one endpoint for pushes, three for monitoring."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from webadmin.ingest.writer.segment_writer import DRAINING, SegmentWriter
 
 PUSH_PATH = "/internal/v1/segments/push"
 BODY_BYTES_MAX = 256 << 20
-"""What a distributor may take from one client."""
+"""Maximum body size in bytes: that of a distributor's largest push."""
 OVERLOADED = Answer(429, "overloaded", "this instance holds as many bytes as it may; send it to the next one")
 UNAUTHENTICATED = Answer(
     401,
@@ -32,11 +32,11 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 class _Gone(Exception):
-    """The sender left before it had sent everything."""
+    """The client disconnected before the body was complete."""
 
 
 class WriterSite:
-    """Routes requests to the writer ``instance``. ``problems`` says why this process should get no traffic."""
+    """Route requests to the writer ``instance``. ``problems`` returns the reasons why the process is not ready."""
 
     def __init__(
         self, instance: str, writer: SegmentWriter, measures: WriterMeasures, problems: Callable[[], list[str]]
@@ -48,7 +48,7 @@ class WriterSite:
         self._reading_bytes = 0
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Respond to one request."""
         path, method = scope["path"], scope["method"]
         if path == PUSH_PATH:
             if method != "POST":
@@ -89,7 +89,7 @@ class WriterSite:
         await _send_answer(send, answer)
 
     def _refusal(self, headers: dict[bytes, bytes], size: int) -> Answer | None:
-        """Return why a push is not even read."""
+        """Return the response to a push whose body is not read, or None."""
         if not is_authorized(headers.get(b"authorization", b"").decode("latin-1"), self._instance):
             return UNAUTHENTICATED
         if self._writer.is_draining:
@@ -103,7 +103,7 @@ class WriterSite:
         return None
 
     async def _take(self, receive: Receive, size: int) -> Answer:
-        """Read the body and hand it over; the answer comes when everything is durable."""
+        """Read the body, store its profiles, and return the outcome once all are durable."""
         body = await _read_body(receive)
         try:
             push = decode_segment_push(body)
@@ -111,7 +111,7 @@ class WriterSite:
             self._measures.count_refusal("bad_push")
             return Answer(400, "bad_push", str(error))
         del body
-        self._reading_bytes -= size  # from here on the writer counts it
+        self._reading_bytes -= size  # The writer counts these bytes from here on.
         try:
             return await self._writer.push(push, size)
         finally:
@@ -119,7 +119,7 @@ class WriterSite:
 
 
 def _declared_size(headers: dict[bytes, bytes]) -> int:
-    """Return the length of the body, -1 if it is not said."""
+    """Return the value of Content-Length, -1 without the header."""
     text = headers.get(b"content-length", b"")
     return int(text) if text.isdigit() else -1
 

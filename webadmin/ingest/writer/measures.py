@@ -1,4 +1,4 @@
-"""What a segment writer shows of itself at ``/metrics``: counted where it happens, gone with the process."""
+"""Metrics of a segment writer for ``/metrics``, kept in memory."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from engine.core.metrics import SECONDS_BUCKETS, WRITER_METRICS
 from webadmin.ingest.writer.gathering import Answer, WaitingPush
 
-disable_created_metrics()  # when a counter was made is no measurement of ours
+disable_created_metrics()  # The creation time of a counter has no use here.
 
 
 class WriterMeasures:
-    """The metrics of one writer; used on its event loop only."""
+    """Metrics of one writer. Not thread-safe: used on its event loop only."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -31,29 +31,29 @@ class WriterMeasures:
             self._by_name[metric.name] = made
 
     def read(self, name: str, read: Callable[[], float]) -> None:
-        """Let a gauge be read whenever it is asked for."""
+        """Set a gauge's callback, which is called at each scrape."""
         self._by_name[name].set_function(read)
 
     def count_push(self, push: WaitingPush, answer: Answer) -> None:
-        """Count a push that was gathered, and how long it waited for its answer."""
+        """Count a push that was part of a flush, and observe its latency."""
         self._by_name["lithify_writer_pushes_total"].labels(answer.code).inc()
         self._by_name["lithify_writer_profiles_total"].inc(len(push.push.series))
         self._by_name["lithify_writer_received_bytes_total"].inc(push.size)
         self._by_name["lithify_writer_push_seconds"].observe(time.monotonic() - push.received_at)
 
     def count_refusal(self, code: str) -> None:
-        """Count a push that was not gathered."""
+        """Count a push that was rejected before a flush."""
         self._by_name["lithify_writer_pushes_total"].labels(code).inc()
 
     def count_segment(self, outcome: str, size: int) -> None:
-        """Count a segment; ``size`` is that of its object, 0 if none could be written."""
+        """Count a segment; ``size`` is the bytes of its object, 0 if it was not written."""
         self._by_name["lithify_writer_segments_total"].labels(outcome).inc()
         self._by_name["lithify_writer_segment_bytes_total"].inc(size)
 
     def observe_flush(self, seconds: float) -> None:
-        """Note how long a flush took, from its first push to its last answer."""
+        """Observe the seconds of a flush, from its first push to its last response."""
         self._by_name["lithify_writer_flush_seconds"].observe(seconds)
 
     def text(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
+        """Return all metrics in the Prometheus text format."""
         return generate_latest(self._registry)

@@ -1,6 +1,6 @@
-"""Keeps a writer in the registry: one heartbeat a second, a new registration when it was given up, the ring settled.
+"""Keep a writer registered: send a heartbeat each second, re-register after expiry, publish the ring.
 
-The database may be away: the writer goes on taking pushes, and is in the ring that distributors know.
+While the database is unavailable the writer accepts pushes and stays in the ring that distributors have.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 1.0
 PUBLISH_SECONDS = 10.0
-"""The store's copy of the ring is compared so often; after a change it is written at once."""
+"""Seconds between two comparisons of the ring in the object store; a changed ring is written at once."""
 
 
 class Membership:
-    """One instance's place in the registry. Its methods block; they are called from one thread at a time."""
+    """Registration of one instance. Methods block, and are called from one thread at a time."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Membership:
         clock: Callable[[], float] = time.monotonic,
         store_error: Callable[[], str] = lambda: "",
     ) -> None:
-        """``store_error`` says why segments could not be stored at the last attempt, "" if they could."""
+        """Initialise; ``store_error`` returns the error of the last attempt to store segments, "" without one."""
         self.is_registered = False
         self.is_asked_to_leave = False
         self._registration = registration
@@ -56,9 +56,9 @@ class Membership:
         self._published_version = -1
 
     def beat(self) -> bool:
-        """Report once and do what follows from the answer; return whether the database answered.
+        """Send one heartbeat and apply its response; return whether the database was reachable.
 
-        Never raises for a database or store that is away.
+        Outages of the database or object store raise no error.
         """
         close_old_connections()
         try:
@@ -74,7 +74,7 @@ class Membership:
         return True
 
     def leave(self) -> None:
-        """Say goodbye; whoever cannot is given up after the timeout."""
+        """Deregister the instance; without this it expires after the timeout."""
         close_old_connections()
         try:
             leave(self._registration.name)
@@ -104,14 +104,17 @@ class Membership:
         self._publish(version)
 
     def _note_reach(self) -> None:
-        """Begin to count anew after a pause of this process or an outage of the database."""
+        """Restart the observation period after a pause of this process or an outage of the database."""
         now = self._clock()
         if self._in_reach_since is None or now - self._last_beat > settings.WRITER_SUSPECT_SECONDS:
             self._in_reach_since = now
         self._last_beat = now
 
     def _has_seen_others(self) -> bool:
-        """Say whether the others had time to report since the database is in reach: else all would look silent."""
+        """Return whether the database was reachable long enough for the other instances to send heartbeats.
+
+        Before that, all of them would look expired.
+        """
         assert self._in_reach_since is not None
         return self._clock() - self._in_reach_since >= settings.WRITER_SUSPECT_SECONDS
 

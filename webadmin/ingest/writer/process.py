@@ -1,4 +1,4 @@
-"""The life of a writer process: listen, register, take pushes; on SIGTERM refuse, flush, say goodbye, end."""
+"""Lifecycle of a writer process: listen, register, accept pushes; on SIGTERM reject, flush, deregister, exit."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ log = logging.getLogger(__name__)
 
 GOODBYE_SECONDS = 5.0
 KEEP_ALIVE_SECONDS = 75
-"""Longer than distributors keep idle connections: they close first, and no request meets a closing one."""
+"""Longer than distributors keep idle connections, so that the client always closes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterOptions:
-    """Where to listen and what to be. ``address`` "" is where it listens; ``name`` "" is host and port."""
+    """Options of a writer process. Without ``address`` it is the listening address; ``name`` "" is host and port."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -46,7 +46,7 @@ class WriterOptions:
 
 
 def run_writer(options: WriterOptions, store: ObjectStore) -> None:
-    """Run until a signal ends it. OSError if the port is taken."""
+    """Run until SIGTERM or SIGINT. Raises OSError if the port is in use."""
     with socket.create_server((options.host, options.port), backlog=1024) as listener:
         host, port = listener.getsockname()[:2]
         registration = Registration(
@@ -60,13 +60,13 @@ def run_writer(options: WriterOptions, store: ObjectStore) -> None:
         check_history()
         life = _Life(registration, store, options.limits)
         gc.collect()
-        gc.freeze()  # what has been loaded until here stays, and is not looked through again and again
+        gc.freeze()  # Exclude loaded modules from garbage collection.
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(life.run(listener))
 
 
 class _Life:
-    """What a running writer consists of."""
+    """The components of a running writer."""
 
     def __init__(self, registration: Registration, store: ObjectStore, limits: WriterLimits) -> None:
         self._registration = registration
@@ -96,7 +96,7 @@ class _Life:
         measures.read("lithify_writer_registered", lambda: float(self._membership.is_registered))
 
     async def run(self, listener: socket.socket) -> None:
-        """Serve until asked to stop, then leave nothing behind."""
+        """Serve until a stop is requested, then flush and deregister."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
@@ -114,7 +114,7 @@ class _Life:
         self._server.should_exit = True
         await serving
         if beating.done() and not beating.cancelled():
-            beating.result()  # an error nobody expected ends the process, after everything was stored
+            beating.result()  # An unexpected error ends the process, after everything was stored.
         log.info("writer_stopped name=%s", self._registration.name)
 
     async def _keep_membership(self) -> None:

@@ -1,8 +1,8 @@
-"""The heart of the writer process: pushes in, one flush for all that came in half a second, answers out.
+"""Segment writer: collect pushes for half a second, store them in one flush, then respond.
 
-On the event loop nothing is computed and nothing waits: profiles are parsed and segments built in threads (the kernels
-release the GIL), objects and rows are written in others. A sender is answered only when its profiles are durable and
-found by queries, or will be found when the dead letters are recovered.
+Nothing blocks the event loop: profiles are parsed and segments built in threads (the kernels release the GIL), objects
+and rows are written in other threads. A push gets its response once its profiles are durable and visible to queries, or
+will be visible when dead letters are recovered.
 """
 
 from __future__ import annotations
@@ -28,16 +28,19 @@ from webadmin.ingest.writer.storing import StoredSegment, put_dead_letter, put_s
 log = logging.getLogger(__name__)
 
 PARSE_BYTES = 256 << 10
-"""So much is parsed at a time while a flush is gathered; what is less is parsed with the flush."""
+"""Bytes of queued pushes that start parsing before the flush; smaller amounts are parsed with the flush."""
 INDEX_SECONDS = 5.0
-"""An index that takes longer is away: the segment gets a dead letter, and is a duplicate if both succeed."""
+"""Timeout of registration in seconds.
+
+After it the segment gets a dead letter; if both succeed, one is a duplicate.
+"""
 STORE_THREADS, INDEX_THREADS = 16, 2
 DRAINING = Answer(503, "draining", "this instance is shutting down; send it to the next one")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterLimits:
-    """When a flush is made, and how many bytes of unanswered pushes may be held."""
+    """When to flush, and the maximum bytes of pushes without a response."""
 
     flush_seconds: float = 0.5
     flush_bytes: int = 32 << 20
@@ -46,14 +49,14 @@ class WriterLimits:
 
 
 class SegmentWriter:
-    """Lives on one event loop. ``drain`` ends it; it is not used afterwards."""
+    """Collect and store pushes; used on one event loop, and not after ``drain``."""
 
     def __init__(self, name: str, store: ObjectStore, limits: WriterLimits, measures: WriterMeasures) -> None:
         self.name = name
         self.held_bytes = 0
         self.is_draining = False
         self.store_error = ""
-        """Why the object store refused segments of the last flush, "" if it took all of them."""
+        """Error of the object store in the last flush, "" if all segments were written."""
         self._store = store
         self._limits = limits
         self._measures = measures
@@ -69,19 +72,22 @@ class SegmentWriter:
 
     @property
     def is_index_away(self) -> bool:
-        """Whether segments get dead letters at the moment."""
+        """Return whether segments currently get dead letters because the index is unavailable."""
         return self._is_index_away
 
     def index_answers(self) -> None:
-        """Register the next segments again: a heartbeat has reached the database. No flush waits to find that out."""
+        """Register segments again, after a heartbeat reached the database.
+
+        No flush has to wait for a timeout to detect it.
+        """
         self._is_index_away = False
 
     def has_room(self, size: int) -> bool:
-        """Say whether a push of so many bytes may be read; one is always let in, however large."""
+        """Return whether a push of this many bytes may be read; if there is no other, any size is permitted."""
         return not self.held_bytes or self.held_bytes + size <= self._limits.memory_bytes
 
     async def push(self, push: SegmentPush, size: int) -> Answer:
-        """Store the profiles of a push; returns when nothing of them can be lost any more."""
+        """Store the profiles of a push; return once they are durable."""
         if self.is_draining:
             return DRAINING
         if unsafe := _unsafe_answer():
@@ -97,7 +103,7 @@ class SegmentWriter:
             self.held_bytes -= size
 
     async def drain(self) -> None:
-        """Take nothing new, store what was taken, answer everybody."""
+        """Reject new pushes, store the collected ones, and respond to all of them."""
         self.is_draining = True
         self._flush()
         while self._flushes:
@@ -123,7 +129,7 @@ class SegmentWriter:
             self._flush()
 
     def _flush(self) -> None:
-        """Close the batch and store it; the next push opens another one."""
+        """Close the batch and store it; the next push opens a new one."""
         batch, self._batch = self._batch, None
         if self._timer is not None:
             self._timer.cancel()
@@ -136,7 +142,7 @@ class SegmentWriter:
     async def _store_batch(self, batch: Batch) -> None:
         try:
             await self._make_durable(batch)
-        finally:  # an error nobody expected: it is logged by the loop, and nobody waits for ever
+        finally:  # After an unexpected error, which the loop logs, no request may wait without end.
             for push in batch.pushes():
                 if not push.answered.done():
                     self._measures.count_push(push, Answer(500, "internal"))
@@ -171,7 +177,7 @@ class SegmentWriter:
     async def _make_found(self, stored: Sequence[StoredSegment]) -> None:
         answers = await self._register([one.meta for one in stored])
         if answers is not None:
-            unsafe = _unsafe_answer()  # by a connection that is new since the pushes came
+            unsafe = _unsafe_answer()  # By a connection opened after the pushes arrived.
             for one, registered in zip(stored, answers, strict=True):
                 answer = unsafe or registered
                 self._measures.count_segment("indexed" if answer.is_accepted else "refused", one.meta.size)
@@ -187,7 +193,7 @@ class SegmentWriter:
             self._answer(one.segment, answer)
 
     async def _register(self, metas: Sequence[BlockMeta]) -> list[Answer] | None:
-        """Register a flush; None if the index is away."""
+        """Register a flush; return None if the index is unavailable."""
         if self._is_index_away:
             return None
         loop = asyncio.get_running_loop()
@@ -197,8 +203,8 @@ class SegmentWriter:
         try:
             if request.done():
                 return request.result()
-            request.cancel()  # unless it runs already: then its segments are registered twice, and found once
-            if lost.done():  # another flush has said so
+            request.cancel()  # If it runs already, its segments are registered twice, and readers drop the duplicates.
+            if lost.done():  # Another flush has already reported the outage.
                 return None
             reason = "no answer in time"
         except (AnyDatabaseError, LithifyError) as error:
@@ -207,7 +213,7 @@ class SegmentWriter:
         return None
 
     def _lose_index(self, segments: int, reason: str) -> None:
-        """Release every flush that waits for the index, and ask it no more until a heartbeat has reached it."""
+        """Release every flush that waits for the index; skip registration until a heartbeat has reached it."""
         log.warning("index_away segments=%d error=%s", segments, reason)
         self._is_index_away = True
         if self._index_lost is not None:
@@ -222,6 +228,6 @@ class SegmentWriter:
 
 
 def _unsafe_answer() -> Answer | None:
-    """Return the answer to pushes while the database is known not to keep what it confirms."""
+    """Return the response to pushes while the database settings do not guarantee durable commits."""
     reason = durability.refusal()
     return Answer(503, "unsafe_database", reason) if reason else None

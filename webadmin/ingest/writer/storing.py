@@ -1,7 +1,7 @@
-"""Makes a flush durable and findable: objects into the store, metadata into the index, or dead letters beside them.
+"""Store a flush: write objects, then register their metadata in the index or write dead letters.
 
-Everything here blocks and runs in threads. After ``put_segment`` and either ``register`` or ``put_dead_letter`` nothing
-of a segment can be lost.
+All functions block and run in threads. After ``put_segment`` and either ``register`` or ``put_dead_letter`` a segment
+is durable.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 TRIES = 3
 PAUSE_SECONDS = 0.1
-"""Before the second try; it doubles. The store's own client has tried already where it does so (S3)."""
+"""Delay before the first retry; it doubles. The S3 client has retries of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class StoredSegment:
 
 
 def put_segment(store: ObjectStore, segment: OpenSegment) -> StoredSegment | None:
-    """Build the segment and write its object; None if nothing was to be stored. A StorageError ends it."""
+    """Build the segment and write its object; return None if it has no rows. Raises StorageError."""
     built = segment.build(ulids.new(database_clock_ms()))
     if built is None:
         return None
@@ -49,11 +49,11 @@ def put_segment(store: ObjectStore, segment: OpenSegment) -> StoredSegment | Non
 
 
 def register(metas: Sequence[BlockMeta], actor: str) -> list[Answer]:
-    """Make all segments of a flush live, one command per batch; return what to tell the senders of each.
+    """Register all segments of a flush, one command per batch; return the outcome of each.
 
-    Any error of the database, or an index that is too busy, passes: then nothing is known of any of them.
+    Errors of the database, or of an overloaded index, are raised; then the outcome of all segments is unknown.
     """
-    close_old_connections()  # one that a restart of the database has cut is not used again
+    close_old_connections()  # A restart of the database may have closed the connection.
     try:
         answers: list[Answer] = []
         for start in range(0, len(metas), BATCH_MAX):
@@ -65,7 +65,7 @@ def register(metas: Sequence[BlockMeta], actor: str) -> list[Answer]:
 
 
 def put_dead_letter(store: ObjectStore, meta: BlockMeta) -> None:
-    """Leave the metadata where the sweep for dead letters finds it. A StorageError passes."""
+    """Write the metadata as a dead letter, which the sweep recovers. Raises StorageError."""
     _patiently(lambda: store.put(dead_letter_key(meta.shard, "", meta.id), encode_metadata(meta)))
 
 
@@ -74,14 +74,14 @@ def _answer(answer: BlockAnswer) -> Answer:
         return ACCEPTED
     code = answer.error.code if answer.error else answer.status.value
     log.error("segment_refused id=%s code=%s reason=%s", answer.id, code, answer.error)
-    # With its clock wrong this instance can store nothing; another one can.
+    # With a wrong clock this instance can store nothing, but another one can.
     if code in CLOCK_CODES - {"data_in_future"} or answer.error is None:
         return Answer(503, "unavailable", f"the index refused the segment: {code}")
     return Answer(400, code, str(answer.error))
 
 
 def _patiently(put: Callable[[], object]) -> None:
-    """Try a few times what may work the next time."""
+    """Call ``put``; retry on errors that may be transient."""
     for attempt in range(TRIES):
         try:
             put()

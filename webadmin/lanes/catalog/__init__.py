@@ -1,1 +1,1 @@
-"""The versioned catalog: repositories, branches, commits, what is staged on branches, and who keeps it tidy."""
+"""The versioned catalog: repositories, branches, commits, staged entries, compaction and garbage collection."""

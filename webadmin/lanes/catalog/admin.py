@@ -1,4 +1,4 @@
-"""Catalogs in the admin: repositories, branches with what makes them slow, compactions."""
+"""Catalogs in the admin: repositories, branches with their compaction signals, and compactions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from webadmin.lanes.catalog.states import CompactionState, RepositoryState
 
 
 class RepositoryChangeList(BoundedChangeList):
-    """Asks how the listed repositories stand once for all of them."""
+    """Change list of repositories that reads the standing of all listed ones at once."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
@@ -56,7 +56,7 @@ class RepositoryChangeList(BoundedChangeList):
 
 
 class BranchChangeList(BoundedChangeList):
-    """Asks what makes the listed branches slow once for all of them."""
+    """Change list of branches that reads the compaction signals of all listed ones at once."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
@@ -69,14 +69,14 @@ class BranchChangeList(BoundedChangeList):
 
 
 class CompactionStateFilter(StateFilter):
-    """Compactions of one state."""
+    """Filter of compactions by state."""
 
     states = CompactionState
 
 
 @admin.register(Repository)
 class RepositoryAdmin(OrderedAdmin):
-    """Repositories, and how each stands."""
+    """Repositories and their standing."""
 
     list_display = ("name_cell", "branches", "sealed", "tombstones", "compactions", "garbage", "state_cell")
     search_fields = ("name",)
@@ -139,7 +139,7 @@ class RepositoryAdmin(OrderedAdmin):
 
 @admin.register(Branch)
 class BranchAdmin(OrderedAdmin):
-    """Branches, with what makes them slow."""
+    """Branches with their compaction signals."""
 
     list_display = (
         "name_cell",
@@ -214,7 +214,7 @@ class BranchAdmin(OrderedAdmin):
 
 @admin.register(Compaction)
 class CompactionAdmin(ReadOnlyAdmin):
-    """Compactions of branches, the last first."""
+    """Compactions of branches, the latest first."""
 
     list_display = ("id_cell", "branch_cell", "begun", "state_cell", "took", "rows_cell", "written", "cause_cell")
     list_filter = (CompactionStateFilter,)

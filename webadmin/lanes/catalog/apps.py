@@ -1,4 +1,4 @@
-"""This app owns the versioned catalog: repositories, branches, tags, commits, and what is staged on branches."""
+"""This app owns the versioned catalog: repositories, branches, tags, commits, and staged entries."""
 
 from django.apps import AppConfig
 

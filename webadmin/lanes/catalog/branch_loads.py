@@ -1,4 +1,4 @@
-"""What the rows say of branches that may be worth compacting: a fixed number of queries, whatever there was before."""
+"""Read the compaction signals of branches from the database, in a fixed number of queries."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from webadmin.lanes.catalog.states import CompactionState, RepositoryState, Toke
 
 HOUR_MS = 3_600_000
 COMMIT_MS_MAX = 15 * 60_000
-"""A commit that was begun longer ago is not waited for: its process died."""
+"""A commit that was started longer ago does not delay compaction: its process died."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedBranch:
-    """A branch with its load, and what the sensor said of it before (None: nothing yet).
+    """A branch with its load and the last decision of the sensor (None: no decision yet).
 
-    ``staged`` is about how many rows were written since the last published compaction or commit. ``failed`` is the
-    error of a compaction whose job failed too often and is parked, empty if there is none.
+    ``staged`` is the approximate number of rows written since the last published compaction or commit. ``failed`` is
+    the error of a compaction whose job failed too often and is parked, empty if there is none.
     """
 
     branch: Branch
@@ -35,8 +35,9 @@ class WatchedBranch:
 
 
 def watched_branches(branch_ids: Collection[int] | None = None) -> list[WatchedBranch]:
-    """Return the branches on which something was counted, that have sealed tokens, or that somebody wants compacted;
-    of these ids only, if there are some given: then all of them.
+    """Return the branches that have counted writes, sealed tokens or a requested compaction.
+
+    With ``branch_ids``, return exactly the branches with these ids.
     """
     now_ms = clock_ms()
     tokens = _sealed(branch_ids)
@@ -81,7 +82,7 @@ def watched_branches(branch_ids: Collection[int] | None = None) -> list[WatchedB
 
 
 def budgets_of(repositories: Collection[Repository]) -> dict[int, Budget]:
-    """Return what compactions use at present, by the ids of repositories: two queries."""
+    """Return the present resource use of compactions by repository id; two queries."""
     own = Compaction.objects.filter(repository__in=repositories).order_by()
     running = own.filter(~IS_PARKED, state=CompactionState.OPEN).values("repository_id").annotate(count=Count("id"))
     since_ms = clock_ms() - HOUR_MS
@@ -93,7 +94,7 @@ def budgets_of(repositories: Collection[Repository]) -> dict[int, Budget]:
 
 @dataclass(frozen=True, slots=True)
 class _Sealed:
-    """The sealed tokens of a branch together."""
+    """Sums over the sealed tokens of a branch."""
 
     count: int = 0
     rows: int = 0

@@ -1,4 +1,4 @@
-"""How long the texts of a catalog's rows may be."""
+"""Maximum lengths of text columns of the catalog."""
 
 from __future__ import annotations
 

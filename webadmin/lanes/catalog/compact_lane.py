@@ -1,7 +1,7 @@
-"""The lane of the catalog: a job folds the sealed tokens of one branch into a new state.
+"""The lane of the catalog: a job compacts the sealed tokens of one branch into a new state.
 
-Its result takes their place if the branch still rests on what it was built from. If not, the job is done all the same
-and nothing of it is seen: a commit, reset or other compaction came first, and the files go with the next sweep.
+The result replaces them if the branch still has the base version that the job was built from. Otherwise the job
+completes without effect: a commit, a reset or another compaction came first, and garbage collection deletes the files.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from webadmin.schedule.services.operation import Operation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """The state that a compaction made."""
+    """The state that a compaction built."""
 
     compaction_id: int
     state: Metarange
@@ -48,7 +48,7 @@ class Completion:
 
 
 class CatalogLane(Lane):
-    """Compactions hold no rows of a branch: everybody goes on reading and writing it."""
+    """Compactions lock no rows of a branch: reads and writes of it continue."""
 
     name = KIND
     plans_ahead = True
@@ -102,13 +102,13 @@ class CatalogLane(Lane):
 
 
 def _planned(jobs: Iterable[Job]) -> dict[int, Compaction]:
-    """Return the open compactions of these jobs, by the row ids of the jobs."""
+    """Return the open compactions of these jobs by job id."""
     rows = Compaction.objects.filter(job__in=[job.id for job in jobs], state=CompactionState.OPEN)
     return {row.job_id: row for row in rows.select_related("repository") if row.job_id is not None}
 
 
 def spec_of(job: Job, compaction: Compaction) -> CatalogCompactSpec:
-    """Return what a worker is told."""
+    """Return the specification that a worker receives."""
     assert compaction.run is not None, "its rows were put before its job was made"
     told = job.spec
     return CatalogCompactSpec(
@@ -142,10 +142,10 @@ def _checked(one: Finished, compaction: Compaction | None) -> Accepted | Failure
 
 
 def check_state(state: Metarange, base: Metarange, result: CatalogCompactResult, compaction: Compaction) -> None:
-    """Compare a state with what its job says it did. Raises ResultRefused.
+    """Check a state against the reported result of its job. Raises ResultRefused.
 
-    Its ranges are those of the base or were written by the job, and it has as many entries as the base with what was
-    added, without what was removed.
+    Its ranges are those of the base or were written by the job, and its entry count is that of the base plus the added
+    minus the removed entries.
     """
     if stray := files_in(state) - files_in(base) - {state.id, *result.written}:
         raise ResultRefused(f"range {min(stray)} is neither the base's nor one that the job wrote")
@@ -157,7 +157,7 @@ def check_state(state: Metarange, base: Metarange, result: CatalogCompactResult,
 
 
 def _publish(compaction: Compaction, done: Completion) -> None:
-    """Put the state under the branch, or keep why that cannot be."""
+    """Publish the state to the branch, or record why that is not possible."""
     result = done.result
     told = {
         "metarange": result.metarange,

@@ -1,4 +1,4 @@
-"""What ``manage.py catalog`` does about compaction and garbage: its actions, and what they print."""
+"""Compaction and garbage collection actions of ``manage.py catalog`` and their output."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def add_actions(actions: Any) -> None:
 
 
 def show_status(options: dict[str, Any], actor: str, out: Any) -> None:
-    """Print every branch on which something is staged."""
+    """Print every branch with staged entries."""
     repositories = [row for row in active_repositories() if options["tenant"] in ("", row.tenant)]
     deleted = [row for row in deleted_repositories() if options["tenant"] in ("", row.tenant)]
     if options["tenant"] and not repositories and not deleted:
@@ -94,7 +94,7 @@ def show_status(options: dict[str, Any], actor: str, out: Any) -> None:
 
 
 def compact_now(options: dict[str, Any], actor: str, out: Any) -> None:
-    """Seal a branch and make the job that folds it."""
+    """Seal a branch and create the job that compacts it."""
     branch = find_branch(_repository(options), options["branch"])
     order = Order(actor=actor, why="compacted by command")
     done = begin_compaction(branch, cause=order.why, order=order, is_ordered=True)
@@ -108,7 +108,7 @@ def compact_now(options: dict[str, Any], actor: str, out: Any) -> None:
 
 
 def collect(options: dict[str, Any], actor: str, out: Any) -> None:
-    """Delete what nothing reaches, or say what that is."""
+    """Delete unreachable files and objects, or print them in a dry run."""
     repository = _repository(options)
     order = Order(actor=actor, why="collected by command", is_dry_run=options["dry_run"])
     done = collect_garbage(repository, order=order)
@@ -126,7 +126,7 @@ def collect(options: dict[str, Any], actor: str, out: Any) -> None:
 
 
 def restore(options: dict[str, Any], actor: str, out: Any) -> None:
-    """Make a deleted repository reachable again, or say whether that is possible."""
+    """Restore a deleted repository; a dry run prints whether that is possible."""
     wanted = (options["tenant"], options["repository"])
     found = [row for row in deleted_repositories() if (row.tenant, row.name) == wanted]
     found = [row for row in found if options["id"] in (None, row.pk)]
@@ -144,7 +144,7 @@ def restore(options: dict[str, Any], actor: str, out: Any) -> None:
 
 
 def _repository(options: dict[str, Any]) -> Repository:
-    """Return the repository that is meant. Raises RepositoryMissing, naming the tenants that have one of this name."""
+    """Return the selected repository. Raises RepositoryMissing, naming the tenants that have one of this name."""
     try:
         return find_repository(options["tenant"], options["repository"])
     except RepositoryMissing as error:

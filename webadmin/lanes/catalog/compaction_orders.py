@@ -1,4 +1,4 @@
-"""The orders that operators give in the admin about repositories and branches: forms before services."""
+"""The actions on repositories and branches in the admin: forms that call services."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What an order did, or would do."""
+    """The outcome of an action or of its dry run."""
 
     changed: Sequence[str]
     told: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as the order's page shows it."""
+        """Return the outcome as the action's page shows it."""
         return {**self.told, "changed": list(self.changed)}
 
 
@@ -46,7 +46,7 @@ def _order(values: Values, actor: str, is_dry_run: bool) -> Order:
 
 
 def form_values(rows: Sequence[Repository]) -> dict[str, Any]:
-    """Return what is set for the first of these repositories, as the form shows it."""
+    """Return the settings of the first of these repositories as initial values of the form."""
     if not rows:
         return {}
     policy = policy_of(rows[0])

@@ -1,4 +1,4 @@
-"""What is set for the compactions of a repository: between which values, in words, and as the sensor takes it."""
+"""Compaction settings of a repository: their limits, labels, and conversion for the sensor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from webadmin.lanes.catalog.models import Repository
 _COUNT_MAX = 1 << 50
 _YEAR = 366 * 86_400
 LINK_SECONDS_MAX = 86_400
-"""A client may link what it wrote itself so long after it was told where to write: nothing younger is deleted."""
+"""Time in which a client may link an object after its address was issued: younger objects are not deleted."""
 NUMBERS: Mapping[str, tuple[int, int]] = {
     "is_enabled": (0, 1),
     "tombstones": (0, _COUNT_MAX),
@@ -36,7 +36,7 @@ NUMBERS: Mapping[str, tuple[int, int]] = {
     "object_grace_seconds": (LINK_SECONDS_MAX + 3600, _YEAR),
     "retention_days": (0, 36_600),
 }
-"""Least and greatest value of each setting."""
+"""Minimum and maximum of each setting."""
 WORDS: Mapping[str, SettingWords] = {
     "is_enabled": SettingWords(label="Compaction on", about="1: branches are compacted by themselves; 0: never."),
     "tombstones": SettingWords(label="Tombstones", about="So many since the last one are a reason; 0: none are."),
@@ -72,23 +72,23 @@ WORDS: Mapping[str, SettingWords] = {
         label="Days of history", about="Objects only of older commits are deleted; 0: none are.", unit="d"
     ),
 }
-"""By setting, in the order in which they are shown."""
+"""Label and description of each setting, in display order."""
 
 
 def policy_of(repository: Repository) -> CompactionPolicy:
-    """Return what is set for a repository, the defaults if nothing is."""
+    """Return the settings of a repository, or the defaults if it has none."""
     return CompactionPolicy.objects.filter(repository=repository).first() or CompactionPolicy(repository=repository)
 
 
 def policies_of(repositories: Iterable[Repository]) -> dict[int, CompactionPolicy]:
-    """Return what is set for each, by their ids: one query."""
+    """Return the settings by repository id; one query."""
     wanted = list(repositories)
     found = {row.repository_id: row for row in CompactionPolicy.objects.filter(repository__in=wanted)}
     return {one.pk: found.get(one.pk) or CompactionPolicy(repository=one) for one in wanted}
 
 
 def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings as they are kept. Raises CatalogRefused naming the one that cannot be."""
+    """Return validated settings. Raises CatalogRefused naming the invalid one."""
     if unknown := sorted(settings.keys() - NUMBERS.keys()):
         raise CatalogRefused(f"{unknown[0][:60]!r} cannot be set: there are {', '.join(NUMBERS)}")
     told = {name: int(value) if isinstance(value, bool) else value for name, value in settings.items()}
@@ -103,7 +103,7 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sensor_policy(policy: CompactionPolicy, *, is_read_only: bool) -> SensorPolicy:
-    """Return what the sensor goes by. A read-only repository is compacted when somebody orders it only."""
+    """Return the policy for the sensor. A read-only repository is compacted only by an operator's action."""
     return SensorPolicy(
         tombstones=policy.tombstones,
         sealed_rows=policy.sealed_rows,
@@ -121,5 +121,5 @@ def sensor_policy(policy: CompactionPolicy, *, is_read_only: bool) -> SensorPoli
 
 
 def path_limits(policy: CompactionPolicy) -> PathLimits:
-    """Return what a node merges in its own process."""
+    """Return the limits below which a node merges in its own process."""
     return PathLimits(rows=policy.here_rows, size=policy.here_bytes)

@@ -1,4 +1,4 @@
-"""What the page of a job of the catalog, and the page of a compaction, show."""
+"""Sections of the pages of a catalog job and of a compaction."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ EQUALS = {None: show.NOTHING, True: "yes: the branch is clean", False: "no"}
 
 
 def job_sections(job: Job) -> list[Section]:
-    """Return the sections; none if the job's compaction is not known any more."""
+    """Return the sections; none if the compaction of the job no longer exists."""
     found = Compaction.objects.filter(job=job).select_related("repository").first()
     return [] if found is None else compaction_sections(found)
 
 
 def compaction_sections(row: Compaction) -> list[Section]:
-    """Return what was to be folded, and what became of it."""
+    """Return the input and the outcome of a compaction."""
     basis = row.basis or {}
     branch = f"{row.repository}/{row.branch_name}"
     return [
@@ -67,7 +67,7 @@ def compaction_sections(row: Compaction) -> list[Section]:
 
 
 def took_text(row: Compaction) -> str:
-    """Return how long a compaction took."""
+    """Return the duration of a compaction."""
     return show.NOTHING if row.finished_ms is None else show.duration_text(row.finished_ms - row.begun_ms)
 
 

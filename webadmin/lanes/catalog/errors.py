@@ -1,5 +1,6 @@
-"""What the catalog refuses; the message says what to change. Keys and records are refused by
-``engine.formats.ranges``.
+"""Errors of the catalog; each message says what to change.
+
+Keys and records are checked by ``engine.formats.ranges``.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from engine.core.errors import LithifyError
 
 
 class CatalogMissing(LithifyError):
-    """Nothing has this name here."""
+    """The named object does not exist."""
 
     code = "not_found"
 
@@ -30,85 +31,85 @@ class CommitMissing(CatalogMissing):
 
 
 class RefMissing(CatalogMissing):
-    """A reference leads to nothing."""
+    """The reference does not exist."""
 
 
 class EntryMissing(CatalogMissing):
-    """No entry has this key there."""
+    """The reference has no entry with this key."""
 
 
 class NameTakenInCatalog(LithifyError):
-    """The name is taken."""
+    """The name is already in use."""
 
     code = "name_taken"
 
 
 class RepositoryExists(NameTakenInCatalog):
-    """The tenant has a repository of this name, or one in this place."""
+    """The tenant already has a repository with this name or storage namespace."""
 
 
 class BranchExists(NameTakenInCatalog):
-    """The repository has a branch of this name."""
+    """The repository already has a branch of this name."""
 
 
 class TagExists(NameTakenInCatalog):
-    """The repository has a tag of this name."""
+    """The repository already has a tag of this name."""
 
 
 class CatalogRefused(LithifyError):
-    """It cannot be asked for like this."""
+    """The request is invalid."""
 
     code = "catalog_refused"
 
 
 class NameRefused(CatalogRefused):
-    """Nothing can have this name."""
+    """The name is invalid."""
 
 
 class RefRefused(CatalogRefused):
-    """The reference cannot be used for this."""
+    """The reference cannot be used for this operation."""
 
 
 class BranchRefused(CatalogRefused):
-    """The branch does not allow this."""
+    """The branch does not allow this operation."""
 
 
 class CommitRefused(CatalogRefused):
-    """There cannot be such a commit."""
+    """The commit is invalid."""
 
 
 class ImportRefused(CatalogRefused):
-    """This cannot be imported; nothing was changed."""
+    """The import is invalid; nothing was changed."""
 
 
 class AddressRefused(CatalogRefused):
-    """No object of the repository can lie there."""
+    """No object of the repository can have this address."""
 
 
 class TooManyKeys(CatalogRefused):
-    """More keys than one call may name."""
+    """The call names more keys than allowed."""
 
 
 class RepositoryReadOnly(LithifyError):
-    """The repository takes no changes."""
+    """The repository is read-only."""
 
     code = "repository_read_only"
 
 
 class BranchProtected(LithifyError):
-    """A rule of the repository protects the branch from this."""
+    """A protection rule of the repository blocks this operation on the branch."""
 
     code = "branch_protected"
 
 
 class PreconditionFailed(LithifyError):
-    """What is there is not what the caller said; nothing was written."""
+    """The condition of the write does not hold; nothing was written."""
 
     code = "precondition_failed"
 
 
 class DirtyBranch(LithifyError):
-    """The branch has uncommitted changes that this would not take along."""
+    """The branch has uncommitted changes that this operation would not include."""
 
     code = "dirty_branch"
 
@@ -124,14 +125,14 @@ class NothingToMerge(NothingToCommit):
 
 
 class BranchBusy(LithifyError):
-    """Others changed the branch in each of the tries; nothing of this one is to be relied on."""
+    """Every try conflicted with a concurrent change of the branch; the write may or may not be visible."""
 
     code = "branch_busy"
     retryable = True
 
 
 class FilesCondemned(LithifyError):
-    """A file that a build needs is just being deleted: build again."""
+    """A file that a build needs is being deleted: build again."""
 
     code = "files_condemned"
     retryable = True

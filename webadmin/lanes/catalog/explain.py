@@ -1,4 +1,4 @@
-"""Says of a branch, named ``tenant/repository/branch``, how its staging area stands, why, and what would change it."""
+"""Explain the staging area of a branch, named ``tenant/repository/branch``: state, reason, and possible actions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from webadmin.schedule.models import Job
 
 
 def weigh(one: WatchedBranch, budget: Budget | None = None) -> Decision:
-    """Return what the sensor would say of a branch now, if it were the only one of its repository."""
+    """Return the decision of the sensor for a branch now, if it were the only one of its repository."""
     repository = one.branch.repository
     policy = sensor_policy(policy_of(repository), is_read_only=repository.is_read_only)
     [decision] = decide([one.load], policy, budget or budgets_of([repository])[repository.pk])

@@ -1,5 +1,4 @@
-"""Compactions of branches with their history, what the sensor says of each branch, what is set for a repository, and
-what its collections of garbage did."""
+"""Compactions of branches, decisions of the sensor, settings of repositories, and garbage collections."""
 
 from __future__ import annotations
 
@@ -22,11 +21,11 @@ _SENSOR, _PATH = SensorPolicy(), PathLimits()
 
 
 class CompactionPolicy(models.Model):
-    """What is set for a repository; one without a row has the defaults. 0 switches a threshold off.
+    """The compaction settings of a repository; without a row the defaults apply. 0 disables a threshold.
 
-    ``here_rows`` and ``here_bytes`` are what a node merges in its own process. Files that nothing reaches are condemned
-    when they are older than ``grace_seconds``, and deleted after being so for as long; rows of retired tokens go then,
-    too. ``retention_days`` 0 keeps the objects of all commits.
+    ``here_rows`` and ``here_bytes`` are the limits below which a node merges in its own process. Unreachable files are
+    condemned when they are older than ``grace_seconds``, and deleted after the same time again, together with the rows
+    of retired tokens. ``retention_days`` 0 keeps the objects of all commits.
     """
 
     repository = models.OneToOneField("catalog.Repository", on_delete=models.CASCADE, related_name="compaction_policy")
@@ -58,11 +57,11 @@ class CompactionPolicy(models.Model):
 
 
 class BranchWatch(models.Model):
-    """What the sensor said of a branch last, and what it rests on.
+    """The last decision of the sensor about a branch, and its input.
 
-    ``held`` and ``reason`` are its decision in words; ``ready_ms`` is when a cooldown ends. ``begun_ms``, ``took_ms``
-    and ``last_bytes`` are of its last compaction, ``lost_in_a_row`` counts lost races and failures since one was
-    published. ``ordered_by`` is who wants it compacted now.
+    ``held`` and ``reason`` are the decision in words; ``ready_ms`` is the end of a cooldown. ``begun_ms``, ``took_ms``
+    and ``last_bytes`` describe the last compaction, ``lost_in_a_row`` counts lost races and failures since the last
+    published one. ``ordered_by`` is the operator who requested a compaction.
     """
 
     branch = models.OneToOneField("catalog.Branch", on_delete=models.CASCADE, primary_key=True, related_name="watch")
@@ -91,9 +90,9 @@ class BranchWatch(models.Model):
 class Compaction(models.Model):
     """A compaction of a branch, from the seal to its end; these rows are the history.
 
-    ``basis`` is what its build rests on. ``run_key`` is the run with the rows of its tokens while that is in the store.
-    ``build_id`` is the row that says since when it may have put files. An open one whose job was parked has
-    ``ended_because`` already.
+    ``basis`` is the base version of its build. ``run_key`` is the run with the rows of its tokens while that is in the
+    store. ``build_id`` is the row that records since when it may have written files. An open compaction whose job was
+    parked already has ``ended_because``.
     """
 
     repository = models.ForeignKey(
@@ -129,7 +128,7 @@ class Compaction(models.Model):
 
     class Meta:
         constraints = [
-            # Two sensors that fire for the same branch at once: one of them finds it taken.
+            # Of two sensors that start a compaction of the same branch at once, one fails here.
             models.UniqueConstraint(
                 fields=["branch_id"],
                 condition=Q(state=CompactionState.OPEN),
@@ -142,11 +141,11 @@ class Compaction(models.Model):
             ),
         ]
         indexes = [
-            # "What was done for this branch?"
+            # The compactions of a branch.
             models.Index(fields=["branch_id", "-id"], name="catalog_compaction_of_branch"),
-            # "What has the repository written within the hour?"
+            # The bytes that a repository has written within the last hour.
             models.Index(fields=["repository", "finished_ms"], name="catalog_compaction_finished"),
-            # "Whose run is still in the store?"
+            # The compactions whose run is still in the store.
             models.Index(fields=["id"], condition=~Q(run_key=""), name="catalog_compaction_with_run"),
         ]
         ordering = ["-id"]
@@ -156,13 +155,13 @@ class Compaction(models.Model):
 
 
 IS_PARKED = Q(state=CompactionState.OPEN, job__state=JobState.PARKED, job__parked_kind__in=["", ParkedKind.EVICTED])
-"""The condition that the job of a compaction failed too often: it is parked until somebody or the sensor retries."""
+"""Condition: the job of a compaction failed too often and is parked until an operator or the sensor retries it."""
 
 
 class Collection(models.Model):
-    """One look for what nothing reaches in a repository, and what came of it; counts of files, objects and rows.
+    """A garbage collection in a repository and its outcome; counts of files, objects and rows.
 
-    ``has_objects``: the objects of entries were looked at as well, which reads every range.
+    ``has_objects``: objects of entries were included, which reads every range.
     """
 
     repository = models.ForeignKey(

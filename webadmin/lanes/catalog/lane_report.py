@@ -1,4 +1,4 @@
-"""What the lane of catalogs says of itself on progress."""
+"""The catalog lane's part of the progress report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webadmin.schedule.lanes import Waiting
 
 
 def branches_waiting(tenant: str | None) -> list[Waiting]:
-    """Return, by repository, the branches that are worth compacting and are not being compacted."""
+    """Return, by repository, the branches that should be compacted and are not being compacted."""
     wanted: Counter[Repository] = Counter()
     own = None
     if tenant is not None:
@@ -36,7 +36,7 @@ def branches_waiting(tenant: str | None) -> list[Waiting]:
 
 
 def repositories_kept(tenant: str) -> list[str]:
-    """Return in a sentence which repositories of a tenant a request to delete its data leaves as they are."""
+    """Return a sentence that names the repositories of a tenant that a request to delete its data does not change."""
     rows = Repository.objects.filter(tenant=tenant).exclude(state=RepositoryState.DELETING).order_by("name")
     names = [row.name if row.state == RepositoryState.ACTIVE else f"{row.name}, deleted" for row in rows]
     if not names:

@@ -1,8 +1,8 @@
-"""Repositories, branches with what is staged on them, commits, tags, builds under way and files that are to go.
+"""Repositories, branches with their staged entries, commits, tags, open builds, and condemned files.
 
 Keys of entries are bytes (``engine.formats.ranges.model.key_of``), times named ``…_ms`` unix milliseconds by the
-database's clock, metaranges and files the 64 hex digits of their names. What a branch's record means, and every way in
-which it changes, is in ``engine.lanes.catalog.plan.branch``; only ``services/records.py`` writes it.
+database's clock, metaranges and files the 64 hex digits of their names. ``engine.lanes.catalog.plan.branch`` defines
+the record of a branch and all its changes; only ``services/records.py`` writes it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from webadmin.lanes.catalog.column_sizes import (
 )
 from webadmin.lanes.catalog.states import RepositoryState, TokenState, Why
 
-"""No key in an object store is longer."""
+"""Maximum length of a key in an object store."""
 COMMIT_VERSION = 1
 
 
 class Repository(models.Model):
-    """A catalog of one tenant. ``storage_namespace`` is what its clients call the place of its objects.
+    """A catalog of one tenant. ``storage_namespace`` is the clients' name for the location of its objects.
 
     ``protection`` lists rules: ``{"pattern": glob of branch names, "blocks": ["staging_write", "commit"]}``.
-    ``deleted_ms`` is when it was deleted; names are unique among those that are not.
-    ``links`` counts what may make objects reachable again (``services/condemned_objects.py``).
+    ``deleted_ms`` is when it was deleted; names are unique among repositories that are not deleted. ``links`` counts
+    the operations that may make objects reachable again (``services/condemned_objects.py``).
     """
 
     tenant = ByteOrderedField(max_length=TENANT_NAME_MAX)
@@ -69,10 +69,10 @@ class Repository(models.Model):
 
 
 class Branch(models.Model):
-    """A branch's record but for its sealed tokens. ``head`` is a commit id, ``staging`` the id of a token.
+    """A branch's record except its sealed tokens. ``head`` is a commit id, ``staging`` the id of a token.
 
     ``snapshot`` is the metarange of the last compaction, null if there is none. ``epoch`` counts the changes of layers,
-    ``generation`` all changes of the record: whoever writes it compares the generation.
+    ``generation`` all changes of the record: writers compare the generation.
     """
 
     repository = models.ForeignKey(Repository, on_delete=models.CASCADE, related_name="branches", db_index=False)
@@ -97,10 +97,10 @@ class Branch(models.Model):
 
 
 class BranchToken(models.Model):
-    """A layer of staged rows. Among those of a branch the newest has the highest ``position``, the staging token's.
+    """A layer of staged rows. Among the tokens of a branch the staging token has the highest ``position``.
 
-    It outlives its branch until its rows are swept, so nothing holds it to one. ``row_count`` and ``tombstone_count``
-    are those of a sealed token, null until somebody has counted.
+    There is no foreign key to the branch: a token remains after its branch is deleted until its rows are swept.
+    ``row_count`` and ``tombstone_count`` are set for sealed tokens once they are counted.
     """
 
     repository_id = models.BigIntegerField()
@@ -121,13 +121,13 @@ class BranchToken(models.Model):
             ),
         ]
         indexes = [
-            # "Which layers has this branch?"
+            # The layers of a branch.
             models.Index(
                 fields=["branch_id", "position"],
                 condition=~Q(state=TokenState.RETIRED),
                 name="catalog_token_live",
             ),
-            # "Whose rows may go?"
+            # The tokens whose rows can be deleted.
             models.Index(fields=["retired_ms"], condition=Q(state=TokenState.RETIRED), name="catalog_token_retired"),
         ]
         ordering = ["branch_id", "-position"]
@@ -139,7 +139,7 @@ class BranchToken(models.Model):
 class StagedEntry(models.Model):
     """A staged change of a key: a value, or (empty ``identity``) a tombstone. ``generation`` counts its writes.
 
-    In the order of its key, so that the rows of all layers are read in one go, by key and by prefix.
+    Ordered by key, so that one scan reads the rows of all layers, by key or by prefix.
     """
 
     pk = models.CompositePrimaryKey("branch_id", "key", "token_id")
@@ -152,13 +152,13 @@ class StagedEntry(models.Model):
     written_ms = models.BigIntegerField()
 
     class Meta:
-        # "Has this token any rows?", and sweeping those of a retired one.
+        # Whether a token has rows, and deleting the rows of a retired token.
         indexes = [models.Index(fields=["token_id"], name="catalog_staged_of_token")]
         verbose_name_plural = "staged entries"
 
 
 class StagedInterval(models.Model):
-    """All keys from ``start`` up to before ``end`` (null: without end) are deleted in this token and in older ones.
+    """Interval tombstone: deletes all keys in ``[start, end)`` (null: without end) in this token and in older ones.
 
     The token was sealed in the same transaction: every row in it is older than the interval.
     """
@@ -173,9 +173,9 @@ class StagedInterval(models.Model):
 
 
 class Commit(models.Model):
-    """An immutable state with its history; ``parents`` are commit ids, the first that of the branch it was made on.
+    """An immutable state with its history; ``parents`` are commit ids, the first is the previous head of the branch.
 
-    ``generation`` is one more than the greatest of its parents'. The id is the hash of what is said here.
+    ``generation`` is one more than the greatest generation of its parents. The id is the hash of the content.
     """
 
     repository = models.ForeignKey(Repository, on_delete=models.CASCADE, related_name="commits", db_index=False)
@@ -193,7 +193,7 @@ class Commit(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["repository", "commit_id"], name="catalog_commit_id_unique")]
-        # History is read some generations at a time.
+        # History is read by ranges of generations.
         indexes = [models.Index(fields=["repository", "generation"], name="catalog_commit_generation")]
         ordering = ["repository", "-generation"]
 
@@ -202,7 +202,7 @@ class Commit(models.Model):
 
 
 class Tag(models.Model):
-    """A name for a commit."""
+    """A tag: a name for a commit."""
 
     repository = models.ForeignKey(Repository, on_delete=models.CASCADE, related_name="tags", db_index=False)
     name = ByteOrderedField(max_length=NAME_MAX)
@@ -220,10 +220,10 @@ class Tag(models.Model):
 
 
 class Build(models.Model):
-    """A build under way: since when it may have put files that nothing names yet; gone when it ends.
+    """An open build: records since when it may have written files that nothing references yet; deleted when it ends.
 
-    ``basis`` is what it rests on. One whose ``heartbeat_ms`` is old has died with its process; one of a compaction is
-    open for as long as that is.
+    ``basis`` is its base version. A build whose ``heartbeat_ms`` has expired has died with its process; the build of a
+    compaction is open as long as the compaction.
     """
 
     repository_id = models.BigIntegerField()
@@ -242,7 +242,10 @@ class Build(models.Model):
 
 
 class CondemnedFile(models.Model):
-    """A range or metarange that nothing reached when the store was looked at; ``engine.lanes.catalog.plan.orphans``."""
+    """A range or metarange that was unreachable at the last listing of the store.
+
+    The rules are in ``engine.lanes.catalog.plan.orphans``.
+    """
 
     repository_id = models.BigIntegerField()
     file_id = ByteOrderedField(max_length=ID_LENGTH)
@@ -261,9 +264,9 @@ class CondemnedFile(models.Model):
 
 
 class CondemnedObject(models.Model):
-    """An uploaded object that no entry named when the store was looked at. ``is_marked``: its deletion has begun.
+    """An uploaded object that no entry named at the last listing of the store. ``is_marked``: its deletion has begun.
 
-    ``address`` is the one in entries, below the repository's folder. The row goes with the object.
+    ``address`` is relative to the repository's folder, as in entries. The row is deleted with the object.
     """
 
     repository_id = models.BigIntegerField()
@@ -281,7 +284,7 @@ class CondemnedObject(models.Model):
 
 
 class BranchLoad(models.Model):
-    """What all processes have counted on a branch since its last compaction or commit: about so much."""
+    """Approximate counts of writes to a branch by all processes since its last compaction or commit."""
 
     branch_id = models.BigIntegerField(primary_key=True)
     rows = models.BigIntegerField(default=0)

@@ -1,8 +1,8 @@
-"""Where the bytes of an entry's object lie: in its repository, or in its tenant's own folder; nowhere else.
+"""Location of an entry's object: in the folder of its repository, or in the folder of its tenant.
 
-Below its repository an object's address is relative, ``data/…``. In the tenant's folder (the same below which it may
-place tables) it is a whole URL: what is imported is not copied. Clients are told the URL of the object itself in both
-cases: whoever has credentials for the store may read and write there without us.
+An address in the repository's folder is relative, ``data/…``. In the tenant's folder (in which it may also place
+tables) it is a complete URL: imported objects are not copied. Clients receive the URL of the object in both cases, so
+that clients with credentials for the store can access it directly.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOLD = 200
 
 
 def address_of(repository: Repository, physical_address: str) -> tuple[str, bool]:
-    """Return the address in an entry for one that a client names, and whether it is relative. Raises AddressRefused."""
+    """Return the address in an entry for a physical address, and whether it is relative. Raises AddressRefused."""
     own = url_in(catalog_store().url, data_prefix_of(repository))
     if not physical_address.startswith(own):
         key_in_tenants_folder(repository, physical_address)
@@ -50,12 +50,12 @@ def object_at(repository: Repository, value: ObjectEntry) -> tuple[ObjectStore, 
 
 
 def tenants_store(repository: Repository) -> ObjectStore:
-    """Return the store of the folder that the repository's tenant may import from."""
+    """Return the store of the folder from which the repository's tenant may import."""
     return cached_store(place_of_tenant(repository.tenant))
 
 
 def key_in_tenants_folder(repository: Repository, url: str, *, is_prefix: bool = False) -> str:
-    """Return the key that a URL has in that store; ``is_prefix``: or the beginning of some. Raises AddressRefused."""
+    """Return the key of a URL in the tenant's store; with ``is_prefix`` a prefix of keys. Raises AddressRefused."""
     place = place_of_tenant(repository.tenant)
     below, here = urlsplit(place), urlsplit(url)
     folder, path = unquote(below.path).rstrip("/") + "/", unquote(here.path)
@@ -74,5 +74,5 @@ def key_in_tenants_folder(repository: Repository, url: str, *, is_prefix: bool =
 
 
 def url_in(store_url: str, key: str) -> str:
-    """Return the URL of a key in a store, without what only we need to reach the store."""
+    """Return the URL of a key in a store, without connection parameters."""
     return f"{urlsplit(store_url)._replace(query='').geturl().rstrip('/')}/{quote(key)}"

@@ -1,5 +1,4 @@
-"""What the front page tells of catalogs: how each repository stands, those with most sealed tokens first. Counted now
-and then."""
+"""Catalogs on the front page: the standing of each repository, those with most sealed tokens first; cached."""
 
 from __future__ import annotations
 
@@ -22,14 +21,14 @@ _KEY = "catalog-overview"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogStanding:
-    """One repository and how it stands."""
+    """A repository and its standing."""
 
     repository: Repository
     now: RepositoryStanding
 
 
 def catalog_standings() -> list[CatalogStanding]:
-    """Return how each repository stands, the one with most sealed tokens first; at most ``KEPT_SECONDS`` old."""
+    """Return the standing of each repository, most sealed tokens first; at most ``KEPT_SECONDS`` old."""
     key = cache_key(_KEY)
     found: list[CatalogStanding] | None = cache.get(key)
     if found is None:
@@ -42,7 +41,7 @@ def catalog_standings() -> list[CatalogStanding]:
 
 
 def catalogs_table(rows: Sequence[CatalogStanding]) -> Table:
-    """Return the repositories with what makes their branches slow."""
+    """Return a table of the repositories with their compaction signals."""
     more = len(rows) - REPOSITORIES_SHOWN
     return Table(
         title="Catalogs",

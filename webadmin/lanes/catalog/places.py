@@ -1,4 +1,4 @@
-"""Where a repository's files lie in the object store, and what this process keeps of them in memory."""
+"""Locations of a repository's files in the object store, and their in-process cache."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from webadmin.lanes.catalog.models import Repository
 METARANGES_BYTES = 64 << 20
 INDEXES_BYTES = 64 << 20
 RANGE_BYTES = 400
-"""About what the description of a range takes in memory, beside its keys."""
+"""Approximate memory of a range's description without its keys, in bytes."""
 
 _metaranges = SectionCache(METARANGES_BYTES)
 _indexes = SectionCache(INDEXES_BYTES)
@@ -26,27 +26,27 @@ def catalog_store() -> ObjectStore:
 
 
 def folder_of(repository: Repository) -> str:
-    """Return the folder of everything of a repository; it ends in a slash. It is never used by another repository."""
+    """Return the folder of all files of a repository, with a trailing slash. Another repository never uses it."""
     return f"catalog/{repository.tenant}/{repository.pk}/"
 
 
 def prefix_of(repository: Repository) -> str:
-    """Return the folder of a repository's ranges and metaranges; it ends in a slash."""
+    """Return the folder of a repository's ranges and metaranges, with a trailing slash."""
     return folder_of(repository) + "meta/"
 
 
 def data_prefix_of(repository: Repository) -> str:
-    """Return the folder of the objects that were uploaded through us; it ends in a slash."""
+    """Return the folder of the objects that were uploaded through the API, with a trailing slash."""
     return folder_of(repository) + "data/"
 
 
 def files_of(repository: Repository) -> CatalogFiles:
-    """Return a repository's ranges and metaranges."""
+    """Return the access to a repository's ranges and metaranges."""
     return CatalogFiles(catalog_store(), prefix_of(repository))
 
 
 def metarange_of(repository: Repository, metarange_id: str) -> Metarange:
-    """Return a metarange, from memory if it was read before. Raises ObjectNotFound, BadObject."""
+    """Return a metarange, cached if it was read before. Raises ObjectNotFound, BadObject."""
     files = files_of(repository)
 
     def read() -> tuple[Metarange, int]:
@@ -62,5 +62,5 @@ def reader_of(repository: Repository, metarange_id: str) -> StateReader:
 
 
 def reader_over(repository: Repository, metarange: Metarange) -> StateReader:
-    """Return a reader of a state whose metarange is at hand."""
+    """Return a reader of a state from its decoded metarange."""
     return StateReader(files_of(repository), metarange, _indexes)

@@ -1,5 +1,7 @@
-"""What the rows of a repository reach: its files, and the objects of its entries. Read of one moment, after the store
-was listed: what is put or named later is younger than that listing.
+"""Find the reachable files and objects of a repository.
+
+Rows are read in one snapshot after the store was listed: anything written or referenced later is younger than the
+listing.
 """
 
 from __future__ import annotations
@@ -28,8 +30,11 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roots:
-    """Metaranges that rows name: all of them, and those of commits and snapshots that keep their objects; the relative
-    addresses in staged rows; since when builds are open, unix milliseconds."""
+    """The roots of reachability in a repository.
+
+    All referenced metaranges; those of commits and snapshots whose objects are kept; the relative addresses in staged
+    rows; the start of open builds in unix milliseconds.
+    """
 
     metaranges: frozenset[str]
     keeping_objects: frozenset[str]
@@ -38,7 +43,7 @@ class Roots:
 
 
 def read_roots(repository: Repository, *, now_ms: int, retention_days: int, has_objects: bool) -> Roots:
-    """Return what is reached, of one moment. Staged rows are raw: what a diff hides may still be served."""
+    """Return the roots in one snapshot. Staged rows are read raw: a value that a diff hides may still be served."""
     with one_snapshot():
         branches = list(Branch.objects.filter(repository=repository).values_list("pk", "head", "snapshot"))
         commits = list(
@@ -63,7 +68,7 @@ def read_roots(repository: Repository, *, now_ms: int, retention_days: int, has_
 
 
 def _staged_addresses(repository: Repository) -> Iterator[str]:
-    """Yield the addresses in all rows of the repository's tokens, also of those that no record names any more."""
+    """Yield the addresses in all rows of the repository's tokens, including tokens that no record names any more."""
     tokens = BranchToken.objects.filter(repository_id=repository.pk).values_list("pk", flat=True)
     for token in list(tokens):
         rows = StagedEntry.objects.filter(token_id=token).exclude(identity=b"")
@@ -72,8 +77,10 @@ def _staged_addresses(repository: Repository) -> Iterator[str]:
 
 
 class Reach:
-    """What the roots of a repository reach. They can be read again: what was reached once counts as reached, and no
-    file is read twice. Addresses are held as hashes: of two with the same one an object may stay that could go.
+    """The files and objects that are reachable from the roots of a repository.
+
+    Reading again adds to the result: a file that was reachable once stays reachable, and no file is read twice.
+    Addresses are kept as hashes: on a collision an unreachable object may be kept.
 
     ``links`` and ``read_ms`` are the repository's count of links and the database's time just before the last reading.
     """
@@ -87,7 +94,7 @@ class Reach:
         self._hashes = np.empty(0, np.int64)
 
     def read(self) -> Roots:
-        """Read the roots as they are now. Raises BadObject, StorageError: then nothing may be deleted."""
+        """Read the present roots. Raises BadObject, StorageError: nothing may be deleted then."""
         own = Repository.objects.filter(pk=self._repository.pk)
         self.links = own.values_list("links", flat=True).first() or 0
         self.read_ms = clock_ms()

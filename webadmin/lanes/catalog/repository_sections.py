@@ -1,4 +1,4 @@
-"""What the pages of a repository and of a branch show: what makes it slow, what the sensor says, what was done."""
+"""Sections of the pages of a repository and of a branch: compaction signals, sensor decisions, history."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OFF_AT_0 = dict.fromkeys(_THRESHOLDS, "off") | {"retention_days": "all"}
 
 
 def state_badge(row: Repository, now: RepositoryStanding) -> SafeString:
-    """Return in a word how a repository is."""
+    """Return a badge with the state of a repository."""
     if row.deleted_ms is not None:
         return show.badge("deleted", "bad", deleted_words(row))
     if now.failed:
@@ -46,7 +46,7 @@ def state_badge(row: Repository, now: RepositoryStanding) -> SafeString:
 
 
 def done_words(now: RepositoryStanding) -> SafeString | str:
-    """Return what compactions did within the last hour."""
+    """Return a summary of the compactions within the last hour."""
     count = now.compactions.get(CompactionState.PUBLISHED, 0)
     lost = now.compactions.get(CompactionState.LOST, 0)
     more = f"{show.size_text(now.written)} written" + (f", {show.count_text(lost)} lost a race" if lost else "")
@@ -54,19 +54,19 @@ def done_words(now: RepositoryStanding) -> SafeString | str:
 
 
 def collection_words(now: RepositoryStanding) -> SafeString | str:
-    """Return what nothing reaches, and when it was looked for."""
+    """Return a summary of the last garbage collection."""
     last = now.collection
     when = "never looked for" if last is None else f"looked for {ago_text(last.finished_ms)}"
     return show.note(show.counted(now.orphans, "file"), when)
 
 
 def ago_text(ms: int) -> str:
-    """Return how long ago something was."""
+    """Return the time since a moment as text."""
     return f"{show.duration_text(max(0, clock_ms() - ms))} ago"
 
 
 def deleted_words(row: Repository) -> str:
-    """Return when a deleted repository was deleted, and until when it can be restored."""
+    """Return when a repository was deleted and until when it can be restored."""
     at_ms = row.deleted_ms or 0
     until_ms = at_ms + 1000 * settings.CATALOG_REPOSITORY_GRACE_SECONDS
     return (
@@ -76,7 +76,7 @@ def deleted_words(row: Repository) -> str:
 
 
 def repository_notices(row: Repository) -> list[Notice]:
-    """Return what needs somebody first."""
+    """Return the notices that need an operator."""
     if row.deleted_ms is not None:
         return [Notice(tone="bad", text=deleted_words(row))]
     [now] = standings([row]).values()
@@ -157,7 +157,7 @@ def branch_sections(row: Branch) -> list[Section]:
 
 
 def signals_text(signals: Sequence[tuple[str, float, float]]) -> str:
-    """Return what has reached its threshold."""
+    """Return the signals that have reached their threshold."""
     told = []
     for name, value, limit in signals:
         setting = _WORDS_OF.get(name, name)
@@ -167,7 +167,7 @@ def signals_text(signals: Sequence[tuple[str, float, float]]) -> str:
 
 
 def staged_text(row: Branch) -> str:
-    """Return what the staging token holds; many rows are not counted to their end."""
+    """Return the number of rows in the staging token; the count stops at a limit."""
     count = StagedEntry.objects.filter(token_id=row.staging).values("key")[: STAGED_COUNTED + 1].count()
     if count > STAGED_COUNTED:
         return f"more than {show.counted(STAGED_COUNTED, 'row')} in the staging token"
@@ -175,18 +175,20 @@ def staged_text(row: Branch) -> str:
 
 
 def tombstones_text(count: int) -> str:
-    """Return the tombstones of a branch or repository, as every page and command shows them: a count of deletions since
-    the last compaction or commit, in which one that was repeated is counted again."""
+    """Return the tombstone count of a branch or repository, as every page and command shows it.
+
+    It counts deletions since the last compaction or commit; a repeated deletion counts again.
+    """
     return f"about {show.count_text(count)}" if count else show.NOTHING
 
 
 def staged_words(one: WatchedBranch) -> str:
-    """Return how much was written to a branch since it was folded or committed."""
+    """Return the rows written to a branch since its last compaction or commit."""
     return f"about {show.count_text(one.staged)}" if one.staged else show.NOTHING
 
 
 def layers_text(one: WatchedBranch) -> str:
-    """Return how many layers a point read looks into."""
+    """Return the number of layers that a point read checks."""
     return f"{show.count_text(one.load.sealed_tokens + 1)} over its base"
 
 
@@ -199,7 +201,7 @@ def age_text(one: WatchedBranch) -> str:
 
 
 def sensor_words(one: WatchedBranch) -> SafeString | str:
-    """Return what the sensor said of a branch last."""
+    """Return the last decision of the sensor about a branch."""
     watch = one.watch
     if one.failed:
         return show.note(show.badge("compaction failed", "bad", "its job is parked"), one.failed)
@@ -211,7 +213,7 @@ def sensor_words(one: WatchedBranch) -> SafeString | str:
 
 
 def last_words(row: Compaction | None) -> SafeString | str:
-    """Return how a branch's last compaction ended, and why it was."""
+    """Return the outcome and the cause of a branch's last compaction."""
     if row is None:
         return show.NOTHING
     state = show.badge(row.get_state_display(), TONES[CompactionState(row.state)], row.ended_because)
@@ -219,7 +221,7 @@ def last_words(row: Compaction | None) -> SafeString | str:
 
 
 def last_compactions(branch_ids: Iterable[int]) -> dict[int, Compaction]:
-    """Return the last compaction of each branch: one query for each of the branches of a page."""
+    """Return the last compaction of each branch; one query per branch, for the branches of a page."""
     found = {}
     for branch_id in branch_ids:
         row = Compaction.objects.filter(branch_id=branch_id).order_by("-pk").first()
@@ -252,7 +254,7 @@ def _branches(row: Repository) -> Table:
 
 
 def compactions_table(rows: Any, *, has_branch: bool = False) -> Table:
-    """Return the last compactions, with time and bytes."""
+    """Return a table of the last compactions, with duration and bytes."""
     found = list(rows.order_by("-pk")[:HISTORY_SHOWN])
     headers = ("Compaction", "Begun", "State", "Why", "Took", "Rows", "Written", "Ended because")
     return Table(
@@ -264,7 +266,7 @@ def compactions_table(rows: Any, *, has_branch: bool = False) -> Table:
 
 
 def cause_text(each: Compaction) -> str:
-    """Return why a compaction was: the sensor names its signals as the settings are named in code."""
+    """Return the cause of a compaction; in names of signals, underscores become spaces."""
     return each.cause if each.is_ordered else each.cause.replace("_", " ")
 
 
@@ -317,7 +319,7 @@ def _collections(row: Repository) -> Table:
 
 
 def setting_value(name: str, value: Any) -> str:
-    """Return the value of a setting in words."""
+    """Return the value of a setting as text."""
     if name == "is_enabled":
         return "yes" if value else "no"
     if not value and name in _OFF_AT_0:

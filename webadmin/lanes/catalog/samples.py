@@ -1,5 +1,7 @@
-"""What ``/metrics`` tells of catalogs: a fixed number of queries, and so many repositories at most, those with most
-sealed tokens."""
+"""Metrics of catalogs on ``/metrics``.
+
+A fixed number of queries, and a bounded number of repositories: those with most sealed tokens.
+"""
 
 from __future__ import annotations
 

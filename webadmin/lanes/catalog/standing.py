@@ -1,4 +1,4 @@
-"""How repositories stand: what makes their branches slow, what was done about it lately, what nothing reaches."""
+"""Standing of repositories: compaction signals, recent compactions, and unreachable files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from webadmin.lanes.catalog.states import CompactionState, RepositoryState, Toke
 
 @dataclass(slots=True)
 class RepositoryStanding:
-    """Numbers of a repository; ``compactions``, ``took_ms`` (the longest) and ``written`` are of the last hour."""
+    """Counts of a repository; ``compactions``, ``took_ms`` (the longest) and ``written`` cover the last hour."""
 
     branches: int = 0
     sealed_tokens: int = 0
@@ -36,17 +36,17 @@ class RepositoryStanding:
 
     @property
     def is_not_collected(self) -> bool:
-        """Say whether the last look for what nothing reaches failed."""
+        """Return whether the last garbage collection failed."""
         return bool(self.collection and self.collection.error)
 
     @property
     def failed(self) -> int:
-        """How many compactions failed for good within the last hour, or have a job that is parked for it."""
+        """Return the number of compactions that failed within the last hour or whose job is parked after failures."""
         return self.compactions.get(CompactionState.FAILED, 0) + self.parked
 
 
 def standings(repositories: Iterable[Repository]) -> dict[int, RepositoryStanding]:
-    """Return how each repository stands, by row id; a fixed number of queries."""
+    """Return the standing of each repository by row id; a fixed number of queries."""
     found = {one.pk: RepositoryStanding() for one in repositories}
     own = {"repository__in": list(found)}
     for row in Branch.objects.filter(**own).order_by().values("repository_id").annotate(count=Count("id")):
@@ -96,12 +96,12 @@ def _add_garbage(found: dict[int, RepositoryStanding]) -> None:
 
 
 def active_repositories() -> list[Repository]:
-    """Return all repositories that are there, by name."""
+    """Return all active repositories by name."""
     return list(Repository.objects.filter(state=RepositoryState.ACTIVE).order_by("tenant", "name"))
 
 
 def deleted_repositories() -> list[Repository]:
-    """Return the deleted repositories that can be restored, by name, the one deleted last first."""
+    """Return the deleted repositories that can be restored, by name, the latest deletion first."""
     return list(Repository.objects.filter(state=RepositoryState.DELETED).order_by("tenant", "name", "-deleted_ms"))
 
 

@@ -1,4 +1,4 @@
-"""The states of the catalog's rows, as the database keeps them."""
+"""States of the catalog's rows as stored in the database."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from django.db import models
 
 
 class RepositoryState(models.TextChoices):
-    """Whether a repository is there. A deleted one can be restored until its rows and files are being deleted."""
+    """State of a repository. A deleted one can be restored until its rows and files are being deleted."""
 
     ACTIVE = "active"
     DELETED = "deleted"
@@ -14,7 +14,7 @@ class RepositoryState(models.TextChoices):
 
 
 class TokenState(models.TextChoices):
-    """Where a token is: written to, a layer of its branch, or of no record any more (its rows are swept)."""
+    """State of a token: being written, a layer of its branch, or retired (its rows are swept)."""
 
     STAGING = "staging"
     SEALED = "sealed"
@@ -22,7 +22,7 @@ class TokenState(models.TextChoices):
 
 
 class Why(models.TextChoices):
-    """What a token was sealed or laid for, and what a build is made for."""
+    """Cause of sealing or adding a token, and of a build."""
 
     CREATE = "create"
     COMMIT = "commit"
@@ -34,10 +34,10 @@ class Why(models.TextChoices):
 
 
 class CompactionState(models.TextChoices):
-    """What became of a compaction."""
+    """State and outcome of a compaction."""
 
-    OPEN = "open", "under way"  # its rows are gathered, or its job waits, runs or is parked
+    OPEN = "open", "under way"  # its rows are collected, or its job is waiting, running or parked
     PUBLISHED = "published", "published"  # its state is the branch's snapshot, or the branch is clean
-    LOST = "lost", "lost a race"  # a commit, reset or other compaction came first; nothing of it is seen
+    LOST = "lost", "lost a race"  # a commit, reset or other compaction came first; it has no effect
     FAILED = "failed", "failed"  # its job failed too often
-    ENDED = "ended", "ended"  # there was nothing to do, or somebody ended it
+    ENDED = "ended", "ended"  # there was nothing to do, or it was cancelled

@@ -1,4 +1,4 @@
-"""The index in the admin: blocks with their lineage. Nothing here changes anything."""
+"""The index in the admin: blocks with their lineage, read-only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIVE = "live"
 
 
 class BlockStateFilter(admin.SimpleListFilter):
-    """Blocks of one state, or all that queries read."""
+    """Filter of blocks by state, or all live ones."""
 
     title = parameter_name = "state"
 
@@ -43,7 +43,7 @@ class BlockStateFilter(admin.SimpleListFilter):
 
 
 class CreatedFilter(admin.SimpleListFilter):
-    """Blocks by the time in their id, up to the newest command."""
+    """Filter of blocks by the time in their id, relative to the newest command."""
 
     title = "time in the id"
     parameter_name = "made"
@@ -61,7 +61,7 @@ class CreatedFilter(admin.SimpleListFilter):
 
 @admin.register(Block)
 class BlockAdmin(ReadOnlyAdmin):
-    """Blocks, the last that arrived first."""
+    """Blocks, the latest arrival first."""
 
     list_display = ("id_cell", "state_cell", "place", "size", "data_time", "arrived", "job")
     list_filter = (BlockStateFilter, LevelFilter, CreatedFilter, TenantRowFilter, ShardFilter)
@@ -80,7 +80,7 @@ class BlockAdmin(ReadOnlyAdmin):
         return queries.blocks_for_list(command_now_ms())
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Block | None:
-        """Read the whole row, metadata included."""
+        """Return the whole row, including the metadata."""
         if not object_id.isascii() or not object_id.isdigit() or len(object_id) > 18:
             return None
         return Block.objects.select_related("tenant", "queue", "owner_job").filter(pk=object_id).first()

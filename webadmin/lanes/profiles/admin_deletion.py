@@ -1,4 +1,4 @@
-"""Letting data go, in the admin: retention rules, legal holds, delete requests with their certificates."""
+"""Deletion of data in the admin: retention rules, legal holds, delete requests with their certificates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from webadmin.schedule.operator_queries import command_now_ms, with_now
 
 @admin.register(RetentionRule)
 class RetentionRuleAdmin(OrderedAdmin):
-    """How long data is kept, by tenant."""
+    """Retention rules by tenant."""
 
     list_display = ("tenant_cell", "keep", "before", "who", "why")
     list_filter = (TenantNameFilter,)
@@ -78,7 +78,7 @@ class RetentionRuleAdmin(OrderedAdmin):
 
 
 class LastsFilter(admin.SimpleListFilter):
-    """Holds that last, or are over."""
+    """Filter of holds: in force or ended."""
 
     title = parameter_name = "now"
 
@@ -93,7 +93,7 @@ class LastsFilter(admin.SimpleListFilter):
 
 @admin.register(LegalHold)
 class LegalHoldAdmin(OrderedAdmin):
-    """Tenants of which nothing is removed."""
+    """Legal holds: tenants whose data is not removed."""
 
     list_display = ("tenant", "state", "since", "who", "why")
     list_filter = (LastsFilter, TenantNameFilter)
@@ -137,7 +137,7 @@ class LegalHoldAdmin(OrderedAdmin):
 
 
 class RequestStateFilter(admin.SimpleListFilter):
-    """Requests by how far they are."""
+    """Filter of requests by state."""
 
     title = parameter_name = "state"
 
@@ -152,7 +152,7 @@ class RequestStateFilter(admin.SimpleListFilter):
 
 @admin.register(DeleteRequest)
 class DeleteRequestAdmin(OrderedAdmin):
-    """Delete requests, the last first."""
+    """Delete requests, the latest first."""
 
     list_display = ("what", "state_cell", "deadline", "hidden", "who", "why")
     list_filter = (RequestStateFilter, TenantRowFilter)
@@ -168,13 +168,13 @@ class DeleteRequestAdmin(OrderedAdmin):
         return with_now(queries.requests_for_list(), command_now_ms())
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the certificates, as files."""
+        """Return the URLs, including those of the certificate files."""
         view = self.admin_site.admin_view(self.certificate_view)
         name = "profiles_deleterequest_certificate"
         return [path("<int:request_id>/certificate/<int:pk>.json", view, name=name), *super().get_urls()]
 
     def certificate_view(self, request: HttpRequest, request_id: int, pk: int) -> HttpResponse:
-        """Answer with a certificate as a file to keep."""
+        """Return a certificate as a file download."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         rows = DeletionCertificate.objects.select_related("request__tenant").filter(pk=pk, request_id=request_id)

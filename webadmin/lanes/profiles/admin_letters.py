@@ -1,4 +1,4 @@
-"""Dead letters and refused registrations in the admin: data that was written and is not in the index, and why."""
+"""Dead letters and refused registrations in the admin: data that is not in the index, and the reason."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ STATE_TONES = {
 
 
 class LetterStateFilter(StateFilter):
-    """Dead letters of one state."""
+    """Filter of dead letters by state."""
 
     states = LetterState
 
 
 class CodeFilter(ExactFilter):
-    """Rows with one reason."""
+    """Filter of rows by reason."""
 
     title = parameter_name = column = "code"
 

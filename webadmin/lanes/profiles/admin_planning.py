@@ -29,7 +29,7 @@ CHANGES_SHOWN = 30
 
 
 class ReadyFilter(admin.SimpleListFilter):
-    """Queues that hold blocks, and those a job can be made of now."""
+    """Filter of queues: non-empty ones, and those of which a job can be made now."""
 
     title = "ready"
     parameter_name = "fill"
@@ -47,7 +47,7 @@ class ReadyFilter(admin.SimpleListFilter):
 
 @admin.register(LevelQueue)
 class LevelQueueAdmin(ReadOnlyAdmin):
-    """Queues by level."""
+    """Level queues by level."""
 
     list_display = ("place", "ready", "why", "blocks_cell", "oldest")
     list_filter = (ReadyFilter, LevelFilter, TenantNameFilter, ShardFilter)
@@ -104,7 +104,7 @@ class LevelQueueAdmin(ReadOnlyAdmin):
 
 
 class OwnerFilter(admin.SimpleListFilter):
-    """Policies of everybody, or of single tenants."""
+    """Filter of policies: the default ones, or those of single tenants."""
 
     title = "whose"
     parameter_name = "whose"
@@ -120,7 +120,7 @@ class OwnerFilter(admin.SimpleListFilter):
 
 @admin.register(LevelPolicy)
 class LevelPolicyAdmin(OrderedAdmin):
-    """When the blocks of a level are merged."""
+    """Level policies: when the blocks of a level are merged."""
 
     list_display = ("place", "tenant_cell", "blocks_max", "age", "spread", "size", "result_size", "remnants")
     list_filter = (OwnerFilter, LevelFilter, TenantNameFilter)
@@ -205,7 +205,7 @@ class LevelPolicyAdmin(OrderedAdmin):
 
 
 def change_words(before: object, after: object) -> str:
-    """Return which numbers of a policy a change set, from what to what."""
+    """Return the numbers of a policy that a change set, with old and new values."""
     if not isinstance(after, dict):
         return "taken back: as everybody's"
     was = before if isinstance(before, dict) else {}

@@ -20,20 +20,20 @@ from webadmin.schedule.wall_times import commanded_ms, with_wall_times
 
 
 class ErrorClassFilter(ExactFilter):
-    """Blocks with one kind of damage."""
+    """Filter of blocks by error class."""
 
     title = "error class"
     parameter_name = column = "error_class"
 
 
 def damage_place(row: Quarantine) -> str:
-    """Return the section, and the offset where it is known."""
+    """Return the damaged section, and the offset if it is known."""
     return f"{row.section} at {row.offset}" if row.section and row.offset >= 0 else row.section
 
 
 @admin.register(Quarantine)
 class QuarantineAdmin(OrderedAdmin):
-    """Blocks that cannot be merged, the last found first."""
+    """Blocks that cannot be merged, the latest found first."""
 
     list_display = ("block_cell", "state_cell", "damage", "tries", "found", "job_cell")
     list_filter = (ErrorClassFilter,)

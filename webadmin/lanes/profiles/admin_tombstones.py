@@ -1,4 +1,4 @@
-"""Tombstones in the admin: objects of removed blocks that are to be deleted, how that goes, and since when."""
+"""Tombstones in the admin: objects of removed blocks to be deleted, with state and age of the deletion."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CAUSES = {
 
 
 class DeletionFilter(admin.SimpleListFilter):
-    """Objects by how far their deletion is."""
+    """Filter of objects by state of their deletion."""
 
     title = "deletion"
     parameter_name = "state"
@@ -49,7 +49,7 @@ class DeletionFilter(admin.SimpleListFilter):
 
 
 class CauseFilter(admin.SimpleListFilter):
-    """Objects by why their block left the index."""
+    """Filter of objects by cause of their block's removal."""
 
     title = parameter_name = "cause"
 
@@ -62,7 +62,7 @@ class CauseFilter(admin.SimpleListFilter):
 
 @admin.register(Tombstone)
 class TombstoneAdmin(ReadOnlyAdmin):
-    """Removed blocks whose objects go, or went."""
+    """Removed blocks whose objects are deleted or will be."""
 
     list_display = ("id_cell", "deletion", "cause_cell", "size", "removed", "job_cell", "command")
     list_filter = (DeletionFilter, CauseFilter)

@@ -1,4 +1,4 @@
-"""The index over HTTP: writers add blocks, readers ask where data is."""
+"""The index over HTTP: writers register blocks, readers query their locations."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from webadmin.schedule.serializers import ErrorSerializer
 ADD_ERRORS = dict.fromkeys((400, 401, 403, 413, 415, 503), ErrorSerializer)
 QUERY_ERRORS = dict.fromkeys((400, 401, 403, 409, 413, 415), ErrorSerializer)
 BLOCK_LIST_BYTES_MAX = 32 << 20
-"""500 blocks of 64 KiB of metadata each, which is far more than segments have."""
+"""500 blocks of 64 KiB of metadata each, far more than segments have."""
 
 
 class BlockListParser(BaseParser):
-    """The bytes of a protobuf BlockMetaList, of at most BLOCK_LIST_BYTES_MAX."""
+    """Parser that returns the bytes of a protobuf BlockMetaList, of at most BLOCK_LIST_BYTES_MAX."""
 
     media_type = CONTENT_TYPE
 

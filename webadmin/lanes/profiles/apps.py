@@ -1,4 +1,4 @@
-"""This app owns what is known of the objects in the bucket."""
+"""This app owns the metadata of the objects in the bucket."""
 
 from django.apps import AppConfig
 

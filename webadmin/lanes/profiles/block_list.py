@@ -1,7 +1,7 @@
-"""Reads the list of blocks that a writer sends; an entry is checked by itself, so that one does not spoil others.
+"""Decode the list of blocks that a writer sends; each entry is checked separately, so a bad one does not affect others.
 
-An entry says under which key its object lies. Keys of our own layout must be the one that the metadata leads to:
-otherwise a sender could have other tenants' objects merged, or deleted, as its own.
+An entry names the key of its object. A key of our own layout must be the one derived from the metadata: otherwise a
+sender could have other tenants' objects merged, or deleted, as its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OWN_FOLDERS = {SEGMENTS, BLOCKS, DEAD_LETTERS, LINEAGE}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedBlock:
-    """One entry of the list: a registration to try, or why there is none. ``id`` is "" where it cannot be read."""
+    """An entry of the list: a registration, or the error instead. ``id`` is "" if it cannot be read."""
 
     id: str
     registration: BlockRegistration | None = None
@@ -36,7 +36,7 @@ class OfferedBlock:
 
 
 def read_block_list(data: bytes, *, count_max: int, tenants: Collection[str] = ()) -> list[OfferedBlock]:
-    """Decode a BlockMetaList of at most ``count_max`` entries; with ``tenants``, only data of these is let in.
+    """Decode a BlockMetaList of at most ``count_max`` entries; with ``tenants``, refuse data of other tenants.
 
     Raises InvalidBatch.
     """
@@ -59,7 +59,7 @@ def _offered(entry: block_list_pb2.BlockEntry, tenants: Collection[str]) -> Offe
             _check_tenants(meta, tenants)
         registration = BlockRegistration(
             meta=meta,
-            metadata=encode_metadata(meta),  # the one form of it, whatever unknown fields the sender's has
+            metadata=encode_metadata(meta),  # canonical encoding, without unknown fields of the sender
             object_key=_key(meta, entry.object_key),
             size_bytes=entry.size,
             crc32c=entry.crc32c if entry.HasField("crc32c") else None,

@@ -1,4 +1,4 @@
-"""What the admin shows of one block, queue member or tombstone: cells of lists and the sections of a block's page."""
+"""Cells and sections of blocks, queue members and tombstones in the admin."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ TONES = {
 
 
 def state_badge(block: Block) -> SafeString:
-    """Return the state with what it means, or why the block is parked, on hover. A source of a parked job is shown as
-    what its job is: in quarantine, evicted or deferred."""
+    """Return the state with its meaning, or the reason of parking, on hover.
+
+    A source of a parked job is shown with the state of the job: quarantined, evicted or deferred.
+    """
     job = block.owner_job if block.state == BlockState.OWNED else None
     if job is not None and job.state == JobState.PARKED:
         return show.badge(job.parked_kind or ParkedKind.EVICTED.value, "bad", job.parked_reason)
@@ -43,12 +45,12 @@ def state_badge(block: Block) -> SafeString:
 
 
 def state_with_reason(block: Block) -> SafeString:
-    """Return the state and, if the block is parked, why."""
+    """Return the state and, for a parked block, the reason."""
     return show.note(state_badge(block), block.parked_reason) if block.parked_reason else state_badge(block)
 
 
 def tenant_cell(block: Block) -> SafeString | str:
-    """Return a link to the tenant, or that a segment belongs to all."""
+    """Return a link to the tenant, or a note that a segment belongs to all."""
     return show.row_link(block.tenant, show.name(block.tenant.name)) if block.tenant else SEGMENT_TENANT
 
 
@@ -92,7 +94,7 @@ def blocks_of_job_tables(job_id: int, source_count: int, now_ms: int) -> list[Se
 
 
 def queue_table(queue: LevelQueue, now_ms: int) -> Table:
-    """Return the blocks of a queue that wait longest."""
+    """Return a table of the oldest blocks of a queue."""
     blocks = queries.oldest_in_queue(queue.pk, BLOCKS_SHOWN_MAX)
     missing = queue.block_count - len(blocks)
     everything = show.link(show.list_address(Block, queue__id__exact=queue.pk), "All of them")
@@ -106,7 +108,7 @@ def queue_table(queue: LevelQueue, now_ms: int) -> Table:
 
 
 def block_sections(block: Block, now_ms: int) -> list[Section]:
-    """Return what the page of a block shows."""
+    """Return the sections of a block's page."""
     return [_facts(block, now_ms), _lineage(block), _datasets(block), _metadata(block)]
 
 

@@ -1,16 +1,18 @@
-"""Decides which blocks of a bucket count, so that of a merge's sources and its results exactly one side does.
+"""Decide which blocks of a bucket count, so that exactly one side of every merge does: its sources or its results.
 
-A merge leaves its sources in the bucket for a while, and one that lost its lease leaves results that nobody wanted. The
-records (``lineage_objects``) say what was committed; a block they name is *accepted*. The rules:
+A merge leaves its sources in the bucket until their deletion is due, and a merge that lost its lease leaves uncommitted
+results. The records (``lineage_objects``) name committed merges; a block they name is *accepted*. The rules:
 
-1. Sources in a record are left out. If a result of the record is lost and all sources are there, the results are.
-2. Segments count. So does an accepted block.
+1. Sources in a record are left out. If a result of the record is lost and all sources exist, the results are left out.
+2. Segments count, and so does an accepted block.
 3. Any other block is the result of a merge that was never committed, or not recorded yet, if its first source is in
-   the bucket or in a record; it is left out. A result's id carries the time of its job's first source: so it is found.
-4. Everything else came from elsewhere and counts.
+the bucket or in a record; it is left out. The source is found by time: a result has the time of its job's first source
+in its id.
+4. Everything else is foreign and counts.
 
-Rule 3 is safe for what this platform wrote: until a record is there, all sources are. A block from elsewhere could meet
-another one of the same millisecond, shard and tenant, one level below; it would be left out, and the caller says so.
+Rule 3 is safe for blocks that this platform wrote: until a record exists, all sources do. A foreign block could
+coincide with another one of the same millisecond, shard and tenant, one level below; it would be left out, and the
+caller reports it.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ UNCOMMITTED = "its first source is still there and no swap is recorded"
 
 
 class _Neighbour(NamedTuple):
-    """A block with the same time in its id."""
+    """Another block with the same time in its id."""
 
     name: BlockName
     tenant: str
@@ -44,8 +46,11 @@ class _Neighbour(NamedTuple):
 
 @dataclass(slots=True)
 class BucketLineage:
-    """What records and names in a bucket say. ``bad`` are records that cannot be read, or tell of lost data;
-    ``superseded`` are the replaced blocks whose results are all there, or that were removed."""
+    """The records and object names of a bucket.
+
+    ``bad`` are records that cannot be read, or that show lost data; ``superseded`` are the replaced blocks whose
+    results all exist, or that were removed.
+    """
 
     store: ObjectStore
     replaced: set[BlockName] = field(default_factory=set)
@@ -64,7 +69,7 @@ class BucketLineage:
         store: ObjectStore,
         select: Callable[[Sequence[tuple[str, LineageRecord]]], Sequence[tuple[str, LineageRecord]]] = list,
     ) -> BucketLineage:
-        """List the bucket once and read its records; those that ``select`` leaves out do not count."""
+        """List the bucket once and read its records; records not returned by ``select`` are ignored."""
         lineage = cls(store)
         names, elsewhere = lineage._read_names()
         records: list[tuple[str, LineageRecord]] = []
@@ -73,7 +78,7 @@ class BucketLineage:
                 records.append((key, record))
             else:
                 lineage.bad.append((key, record))
-        # Also of those that do not count: no index is used twice.
+        # Includes ignored records: no index is used twice.
         lineage.largest_index = max((record.command_index for _, record in records), default=0)
         records = list(select(records))
         merged_further = {source for _, record in records for source in record.sources}
@@ -82,12 +87,12 @@ class BucketLineage:
         return lineage
 
     def why_key_is_left_out(self, key: str) -> str:
-        """Say why an object of our own layout does not count, as far as its name tells; "" if it may count."""
+        """Return why an object of our own layout does not count, judged by its name; "" if it may count."""
         name = name_of(key)
         return self._why_named(name) if name else ""
 
     def why_left_out(self, meta: BlockMeta) -> str:
-        """Say why the block with this metadata does not count, "" if it does."""
+        """Return why the block with this metadata does not count, "" if it does."""
         name = (meta.shard, meta.id)
         if reason := self._why_named(name):
             return reason
@@ -136,7 +141,7 @@ class BucketLineage:
             return
         is_first = merged_further.isdisjoint(record.results)
         if is_first and all(name in names or name[1] in elsewhere for name in record.sources):
-            self.useless.update(record.results)  # the sources still have all
+            self.useless.update(record.results)  # all sources still exist
             return
         self.replaced.update(record.sources)
         ids = ", ".join(block_id for _, block_id in lost[:3])
@@ -144,7 +149,7 @@ class BucketLineage:
         self.bad.append((key, BadObject(LINEAGE, -1, reason, key)))
 
     def _has_recorded_source(self, meta: BlockMeta) -> bool:
-        """Say whether a record has a source that could be the block's first: of its shard and time, not above it."""
+        """Return whether a record has a possible first source of the block: same shard and time, level not above."""
         for record in self._records_of_time.get(ulids.time_ms(meta.id), ()):
             is_below = record.level == LEVEL_UNKNOWN or meta.compaction_level - record.level in (0, 1)
             if is_below and meta.shard in record.shards:
@@ -152,13 +157,13 @@ class BucketLineage:
         return False
 
     def _has_source(self, meta: BlockMeta) -> bool:
-        """Say whether the block's first source, or an accepted block that it was to replace, is in the bucket."""
+        """Return whether the block's first source, or an accepted block that it was to replace, is in the bucket."""
         for key in self._of_time.get(ulids.time_ms(meta.id), ()):
             other = self._at(key)
             if other is None or other.name == (meta.shard, meta.id):
                 continue
             is_of_tenant = other.level == 0 or other.tenant == meta.tenant
-            # Segments are merged within their shard; what is above may be merged across the shards of its tenant.
+            # Segments are merged within their shard; blocks above level 0 may be merged across the shards of a tenant.
             is_near = other.name[0] == meta.shard or other.level > 0
             is_rewritten = other.level == meta.compaction_level and self._counts(other.name)
             if is_of_tenant and is_near and (is_rewritten or other.level == meta.compaction_level - 1):
@@ -169,7 +174,7 @@ class BucketLineage:
         return name in self.accepted and name not in self.replaced and name not in self.useless
 
     def _at(self, key: str) -> _Neighbour | None:
-        """Return what is known of an object; a segment of our layout needs no look, and may have no footer."""
+        """Return the description of an object; a segment of our layout is not read, since it may have no footer."""
         try:
             named = parse_block_key(key)
             if named.is_segment:
@@ -187,7 +192,7 @@ class BucketLineage:
 
 
 def name_of(key: str) -> BlockName | None:
-    """Return the name in a key of our own layout, None for any other."""
+    """Return the name in a key of our own layout, None for other keys."""
     try:
         named = parse_block_key(key)
     except BadBlockName:

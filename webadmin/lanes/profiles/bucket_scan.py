@@ -1,7 +1,7 @@
-"""Finds block objects in a bucket, whoever wrote it, and their metadata: in a side file or in the object's footer.
+"""Find block objects in a bucket, of any writer, and their metadata: in a side file or in the object's footer.
 
-The path locates; the metadata says everything else. Where a path follows our own layout and contradicts the metadata,
-the object is refused: one of the two is wrong, and a guess could mix tenants or shards.
+The path only locates the object; everything else is read from the metadata. If a path of our own layout contradicts the
+metadata, the object is refused: one of the two is wrong, and a guess could mix tenants or shards.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def find_blocks(store: ObjectStore, prefix: str = "") -> Iterator[tuple[str, Obj
 def describe_block(
     store: ObjectStore, path_id: str, info: ObjectInfo, side_file: Mapping[str, BlockMeta]
 ) -> FoundBlock:
-    """Read what is needed to register one object; trouble is returned, not raised, so that others go on."""
+    """Return the registration of an object; errors are returned, not raised, so that other objects are processed."""
     try:
         meta = side_file.get(path_id) or _from_footer(store, info)
         meta = replace(meta, size=info.size)
@@ -58,7 +58,7 @@ def _check_against_path(key: str, meta: BlockMeta) -> None:
     try:
         named = parse_block_key(key)
     except BadBlockName:
-        return  # somebody else's layout
+        return  # foreign layout
     told = (meta.shard, meta.tenant, meta.compaction_level == 0)
     if told != (named.shard, named.tenant, named.is_segment):
         reason = f"the key says shard {named.shard}, tenant {named.tenant!r}; the metadata shard {told[0]}, {told[1]!r}"

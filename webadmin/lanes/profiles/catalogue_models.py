@@ -1,4 +1,4 @@
-"""What makes the index quick to ask and possible to build again: the services there are, the lineage in the bucket."""
+"""Tables for fast queries and for rebuilding: known services, and the lineage recorded in the bucket."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from webadmin.base.database.fields import ByteOrderedField
 
 
 class TenantService(models.Model):
-    """One (tenant, dataset name, label sets) that some dataset has or had: what queries match labels against.
+    """One (tenant, dataset name, label sets) that a dataset has or had; queries match labels against these rows.
 
-    No dataset of it covers more than ``span_max_ms``, so that a query of the index by the end of the data can stop
-    so much after the end of its range. Rows only come, and spans only grow.
+    No dataset of it covers more than ``span_max_ms``, so that a query by the end of the data can stop that much after
+    the end of its range. Rows are only added, and spans only grow.
     """
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="+", db_index=False)
@@ -28,7 +28,7 @@ class TenantService(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["tenant", "name", "label_sets"], name="tenant_service_unique"),
         ]
-        # "The next services of this tenant" (query)
+        # The next services of this tenant (query).
         indexes = [models.Index(fields=["tenant", "id"], name="tenant_service_in_batches")]
 
     def __str__(self) -> str:
@@ -36,11 +36,11 @@ class TenantService(models.Model):
 
 
 class LineageMark(models.Model):
-    """Up to which command the bucket itself tells what was merged into what; the one row has number 1.
+    """The command up to which lineage is recorded in the bucket; the only row has number 1.
 
-    It also tells of the blocks from elsewhere up to the row ``foreign_block``; rows up to ``seen_block`` were there
-    when somebody looked before. ``swept_record`` is the last ``LineageObject`` that the sweep has looked at,
-    ``unknown_segments`` how many segments that the index does not know the last sweep of orphans left in the bucket.
+    Foreign blocks are recorded up to the row ``foreign_block``; rows up to ``seen_block`` existed at the previous run.
+    ``swept_record`` is the last ``LineageObject`` that the sweep has checked, ``unknown_segments`` the number of
+    segments unknown to the index that the last sweep of orphans left in the bucket.
     """
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
@@ -58,7 +58,7 @@ class LineageMark(models.Model):
 
 
 class LineageObject(models.Model):
-    """A lineage record that is in the bucket: what ``job`` replaced, or (null) what this command removed."""
+    """A lineage record in the bucket: the blocks replaced by ``job``, or (null) removed by this command."""
 
     key = ByteOrderedField(max_length=200)
     command_index = models.BigIntegerField()
@@ -72,7 +72,7 @@ class LineageObject(models.Model):
 
 
 class SweptTotal(models.Model):
-    """How much a sweep has taken away, or how often something happened, since the beginning, and when last."""
+    """The total of a sweep or event since installation, and the time of the last one."""
 
     what = ByteOrderedField(max_length=20)
     count = models.BigIntegerField(default=0)

@@ -1,4 +1,4 @@
-"""Letting data go over HTTP: retention, its rules, legal holds, delete requests. The same services as everywhere."""
+"""Deletion of data over HTTP: retention, rules, legal holds, delete requests. Uses the services of the admin."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class DeleteRequestsView(OperatorView):
 
 
 def request_to_json(row: DeleteRequest, walls: WallTimes) -> dict[str, Any]:
-    """Return a request as the API shows it, with wall times."""
+    """Return a request as the API shows it, with wall-clock times."""
     return {
         "id": row.id,
         "tenant": row.tenant.name,

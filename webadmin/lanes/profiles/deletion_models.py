@@ -1,7 +1,7 @@
-"""What decides when data goes: retention rules, legal holds, delete requests and the certificates of their end.
+"""Deletion of data: retention rules, legal holds, delete requests and their certificates.
 
-Tenants are named, not referred to, where a rule may be made before the first data arrives. ``…_at_ms`` are command
-time; ``command_index`` is the entry of the log that made the row.
+Tenants are stored by name, not by foreign key, where a rule may be created before the first data arrives. ``…_at_ms``
+are command time; ``command_index`` is the entry of the log that created the row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ KEEP_DAYS_MAX = 36_500
 
 
 class RetentionRule(models.Model):
-    """For how many days after its end data of a tenant is kept; 0 keeps it for ever. Tenant "" is everybody else."""
+    """Number of days after its end for which a tenant's data is kept; 0 keeps it forever.
+
+    Tenant "" is the default for tenants without a rule.
+    """
 
     tenant = ByteOrderedField(max_length=TENANT_NAME_MAX, blank=True)
     keep_days = models.PositiveIntegerField()
@@ -43,7 +46,7 @@ class RetentionRule(models.Model):
 
 
 class LegalHold(models.Model):
-    """While it lasts, nothing of the tenant is removed, neither by retention nor by request."""
+    """While it is in force, nothing of the tenant is removed, neither by retention nor by request."""
 
     tenant = ByteOrderedField(max_length=TENANT_NAME_MAX)
     at = models.DateTimeField(auto_now_add=True)
@@ -68,17 +71,18 @@ class LegalHold(models.Model):
 
 
 class DeleteState(models.TextChoices):
-    """How far a delete request is."""
+    """State of a delete request."""
 
-    HIDDEN = "hidden", "hidden"  # no query shows the data; objects still hold it
-    DONE = "done", "done"  # no object of the index holds it any more
+    HIDDEN = "hidden", "hidden"  # no query returns the data; objects still contain it
+    DONE = "done", "done"  # no object of the index contains it
 
 
 class DeleteRequest(models.Model):
-    """A predicate: rows of the tenant that it matches and that were accepted before ``command_index`` are deleted.
+    """A predicate: rows of the tenant that match it and were accepted before ``command_index`` are deleted.
 
     ``service`` "" and ``selector`` "" match everything. Times are of the data, unix milliseconds, ``[from_ms,
-    until_ms)``, null without bound. ``hidden_…`` count what held such data, or could, when it was asked for.
+    until_ms)``, null without bound. ``hidden_…`` count what contained, or could contain, such data when the request was
+    made.
     """
 
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="delete_requests", db_index=False)
@@ -107,7 +111,7 @@ class DeleteRequest(models.Model):
             ),
         ]
         indexes = [
-            # "What is hidden from this tenant's queries, and what must merges leave out?"
+            # The data hidden from this tenant's queries, which merges must leave out.
             models.Index(
                 fields=["tenant", "command_index"], condition=Q(state=DeleteState.HIDDEN), name="delete_request_hidden"
             ),
@@ -119,7 +123,10 @@ class DeleteRequest(models.Model):
 
 
 class DeletionCertificate(models.Model):
-    """Says that at a moment no object that the index knows held data of a request. A later import may need another."""
+    """Certificate that at a moment no object in the index contained data of a request.
+
+    A later import may require another one.
+    """
 
     request = models.ForeignKey(DeleteRequest, on_delete=models.PROTECT, related_name="certificates")
     command_index = models.BigIntegerField()

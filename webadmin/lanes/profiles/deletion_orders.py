@@ -1,4 +1,4 @@
-"""The orders that operators give in the admin about letting data go: forms in front of the services."""
+"""The deletion actions in the admin: forms that call services."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """An outcome as the order's page shows it."""
+    """An outcome as the action's page shows it."""
 
     facts: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return it."""
+        """Return the outcome as JSON."""
         return {**self.facts, **({"notes": list(self.notes)} if self.notes else {})}
 
 
 class RetentionForm(OrderForm):
-    """Whose data, for how long."""
+    """Tenant and retention period."""
 
     tenant = text_field("Tenant", "Empty: everybody that has no rule of their own.", TENANT_NAME_MAX)
     keep_days = number_field(
@@ -52,14 +52,14 @@ class RetentionForm(OrderForm):
 
 
 class HoldForm(OrderForm):
-    """Whose data stays."""
+    """Tenant of a legal hold."""
 
     tenant = text_field("Tenant", "Nothing of this tenant is removed while the hold lasts.", 150, required=True)
     field_order = ("tenant", "why")
 
 
 class DeletionForm(OrderForm):
-    """What is deleted."""
+    """The data to delete."""
 
     tenant = text_field("Tenant", "Whose data.", TENANT_NAME_MAX, required=True)
     service = text_field("Service", "Empty: every service.", SERVICE_MAX)
@@ -110,7 +110,7 @@ def _days(tenant: str, keep_days: int | None) -> str:
 
 
 def _effect(rule: RuleOutcome, order: Order) -> list[str]:
-    """Say what the next run of retention would drop under the rules as they are, and as they would be."""
+    """Return what the next run of retention would drop under the present and the changed rules."""
     now = retention_policy()
     tenants = {tenant: keep_ms for tenant, keep_ms in now.tenants.items() if tenant != rule.tenant}
     if rule.tenant == EVERYBODY:

@@ -1,4 +1,4 @@
-"""What the admin shows of retention, delete requests and their certificates, in words."""
+"""Texts of retention, delete requests and certificates in the admin."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ CHANGES_SHOWN = 20
 
 
 def whose(tenant: str) -> str:
-    """Return whom a rule is for."""
+    """Return the owner of a rule as text."""
     return tenant or "everybody without a rule of their own"
 
 
 def is_late(request: DeleteRequest, now_ms: int) -> bool:
-    """Say whether a request is past its deadline and not done."""
+    """Return whether a request is past its deadline and not done."""
     return request.state == DeleteState.HIDDEN and now_ms > request.deadline_at_ms
 
 
 def request_badge(request: DeleteRequest, now_ms: int) -> SafeString:
-    """Return how far a request is."""
+    """Return a badge with the state of a request."""
     if request.state == DeleteState.DONE:
         return show.badge("done", "good", "no object of the index holds the data any more")
     if is_late(request, now_ms):
@@ -39,7 +39,7 @@ def request_badge(request: DeleteRequest, now_ms: int) -> SafeString:
 
 
 def request_notice(request: DeleteRequest, now_ms: int) -> Notice:
-    """Return the first answer about a request."""
+    """Return the main notice of a request's page."""
     if request.state == DeleteState.DONE:
         return Notice(tone="good", text="Done: no query shows this data, and no object of the index holds it any more.")
     if is_late(request, now_ms):
@@ -51,7 +51,7 @@ def request_notice(request: DeleteRequest, now_ms: int) -> Notice:
 
 
 def deadline(request: DeleteRequest, now_ms: int) -> SafeString | str:
-    """Return how long there is to the deadline."""
+    """Return the time left to the deadline."""
     moment = f"{show.moment_text(request.deadline_at_ms)} command time"
     if request.state == DeleteState.DONE:
         return show.hint("done", f"the deadline was {moment}")
@@ -61,13 +61,13 @@ def deadline(request: DeleteRequest, now_ms: int) -> SafeString | str:
 
 
 def what_words(request: DeleteRequest) -> str:
-    """Return what a request is about, on one line."""
+    """Return the predicate of a request on one line."""
     parts = [request.service or "every service", request.selector, time_words(request)]
     return ", ".join(part for part in parts if part)
 
 
 def time_words(request: DeleteRequest) -> str:
-    """Return the time of the data that a request is about."""
+    """Return the time range of a request's data."""
     if request.from_ms is None and request.until_ms is None:
         return "of all times"
     start = "" if request.from_ms is None else f"from {show.moment_text(request.from_ms)}"
@@ -76,7 +76,7 @@ def time_words(request: DeleteRequest) -> str:
 
 
 def progress_facts(request: DeleteRequest, progress: RequestProgress, now_ms: int) -> Facts:
-    """Return how far a request is, in blocks."""
+    """Return the progress of a request, in blocks."""
     done = max(0, request.hidden_blocks - progress.in_segments - progress.in_blocks)
     return Facts(
         title="How far it is",
@@ -101,7 +101,7 @@ def _blocks(count: int) -> str:
 
 
 def jobs_table(jobs: Sequence[Job], now_ms: int) -> Table:
-    """Return the jobs that have blocks of a request in hand."""
+    """Return a table of the jobs that own blocks of a request."""
     return Table(
         title="Jobs that rewrite it",
         headers=("Job", "State", "Worker"),
@@ -118,13 +118,13 @@ def jobs_table(jobs: Sequence[Job], now_ms: int) -> Table:
 
 
 def in_time(certificate: DeletionCertificate) -> SafeString:
-    """Return whether a request was done by its deadline."""
+    """Return a badge: whether the request was done by its deadline."""
     is_late_then = bool(certificate.detail.get("is_late"))
     return show.badge("late", "warn") if is_late_then else show.badge("in time", "good")
 
 
 def certificate_words(certificate: DeletionCertificate, request: DeleteRequest) -> str:
-    """Return what a certificate says, in a sentence."""
+    """Return the content of a certificate as a sentence."""
     return (
         f"At command {certificate.command_index} no object that the index knows held data of tenant {request.tenant} "
         f"({what_words(request)}) accepted before command {request.command_index}."
@@ -132,7 +132,7 @@ def certificate_words(certificate: DeletionCertificate, request: DeleteRequest) 
 
 
 def certificate_json(certificate: DeletionCertificate) -> dict[str, Any]:
-    """Return a certificate as a file that stands for itself."""
+    """Return a certificate as a self-contained document."""
     request = certificate.request
     return {
         "certificate": certificate.pk,
@@ -159,7 +159,7 @@ def certificate_json(certificate: DeletionCertificate) -> dict[str, Any]:
 
 
 def audit_table(action: str, target: str) -> Table:
-    """Return who changed this before, and why."""
+    """Return the audit table of earlier changes and their reasons."""
     return Table(
         title="Changes",
         headers=("When (UTC)", "Who", "Before", "After", "Why"),

@@ -1,4 +1,4 @@
-"""What operators ask about data that goes: how far a delete request is, and what of it needs someone."""
+"""Queries about deletion for operators: progress of a delete request, and what needs an action."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from webadmin.lanes.profiles.states import LIVE_STATES
 from webadmin.schedule.models import Job
 
 COUNTED_MAX = 10_000
-"""Blocks of one request that are counted on its page."""
+"""Maximum number of blocks of one request that are counted on its page."""
 JOBS_SHOWN_MAX = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestProgress:
-    """How far a request is, in blocks: what is still to be rewritten by where it stands, and objects that wait to go.
+    """Progress of a request in blocks: blocks to be rewritten by state, and objects to be deleted.
 
-    ``parked`` and ``quarantined`` say how many of those to be rewritten are in jobs that nobody will run by himself.
-    No number goes beyond COUNTED_MAX.
+    ``parked`` and ``quarantined`` are the blocks to be rewritten whose jobs run only after an operator's action. No
+    number exceeds COUNTED_MAX.
     """
 
     in_segments: int
@@ -37,11 +37,11 @@ class RequestProgress:
 
     @property
     def left(self) -> int:
-        """Objects that still hold data of the request."""
+        """Return the number of objects that still contain data of the request."""
         return self.in_segments + self.in_blocks + self.removed
 
     def waits_for(self) -> tuple[str, ...]:
-        """Return what the request waits for, in words, what needs somebody first."""
+        """Return what the request is waiting for, in words, first what needs an operator."""
         moving = self.in_segments + self.in_blocks - self.parked - self.quarantined
         waits = (
             (self.quarantined, "in quarantine also hold other data: release or repair them, or delete that data too"),
@@ -53,7 +53,7 @@ class RequestProgress:
 
 
 def request_progress(request: DeleteRequest) -> RequestProgress:
-    """Read it: six bounded queries, none for a request that is done."""
+    """Return the progress; six bounded queries, none for a request that is done."""
     if request.state == DeleteState.DONE:
         return RequestProgress(in_segments=0, in_blocks=0, removed=0, jobs=())
     held = concerned(mask_of(request)).order_by().values("block_id").distinct()
@@ -73,16 +73,16 @@ def request_progress(request: DeleteRequest) -> RequestProgress:
 
 
 def requests_for_list() -> QuerySet[DeleteRequest]:
-    """Requests with their tenant and certificates."""
+    """Return requests with their tenant and certificates."""
     certificates = Prefetch("certificates", queryset=DeletionCertificate.objects.order_by("-id"))
     return DeleteRequest.objects.select_related("tenant").prefetch_related(certificates)
 
 
 def tombstones_that_fail(rows: QuerySet[Tombstone]) -> QuerySet[Tombstone]:
-    """Narrow to objects that the store was asked to delete and did not."""
+    """Return the tombstones whose last deletion failed."""
     return rows.filter(deleted_at_ms=None).exclude(last_error="")
 
 
 def late_requests(rows: QuerySet[DeleteRequest], now_ms: int) -> QuerySet[DeleteRequest]:
-    """Narrow to requests that are past their deadline and not done."""
+    """Return the requests that are past their deadline and not done."""
     return rows.filter(state=DeleteState.HIDDEN, deadline_at_ms__lt=now_ms)

@@ -1,4 +1,4 @@
-"""Explain blocks of the index: where a block is, why, and what would change it."""
+"""Explain the state of blocks: where a block is, the reason, and possible actions."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ FOUND_MAX = 20
 
 
 def explain_blocks(name: str) -> list[Explanation]:
-    """Explain every block of the id in this name: an id or its first 6 characters, or an object key."""
+    """Explain every block that matches an id, its first 6 characters or more, or an object key."""
     blocks = find_blocks(Block.objects.defer("metadata").select_related("queue", "owner_job"), name)
     return [explain_block_row(block) for block in blocks[:FOUND_MAX]]
 
 
 def explain_letters(name: str) -> list[Explanation]:
-    """Explain every waiting dead letter of the block id in this name (an id or an object key)."""
+    """Explain every waiting dead letter that matches a block id or an object key."""
     letters = DeadLetter.objects.filter(ulid=whole_ulid(name) or "", state=LetterState.WAITING)
     return [
         Explanation(

@@ -1,4 +1,4 @@
-"""Dead letters: metadata that could not be registered and waits beside its object."""
+"""Dead letters: metadata that could not be registered and is stored beside its object."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ CODE_MAX = 50
 
 
 class LetterState(models.TextChoices):
-    """What became of a dead letter."""
+    """State of a dead letter."""
 
-    WAITING = "waiting", "waiting"  # the object is there and every sweep tries it again
-    RECOVERED = "recovered", "recovered"  # its block is in the index, the letter's object is gone
-    DISCARDED = "discarded", "discarded"  # an operator gave it up and said why
-    SWEPT = "swept", "swept"  # no letter: the sweep is deleting the object that one of this key would be about
+    WAITING = "waiting", "waiting"  # the object exists and every sweep retries it
+    RECOVERED = "recovered", "recovered"  # its block is in the index, the letter's object is deleted
+    DISCARDED = "discarded", "discarded"  # an operator discarded it, with a reason
+    SWEPT = "swept", "swept"  # no letter: the sweep is deleting the block object that a letter of this key would name
 
 
 class DeadLetter(models.Model):
-    """An object under ``dlq/`` as the sweeps saw it. Times are wall time of the database, in milliseconds.
+    """An object under ``dlq/`` as found by the sweeps. Times are wall-clock time of the database, in milliseconds.
 
-    ``code`` and ``reason`` say why the last attempt did not recover it.
+    ``code`` and ``reason`` are the result of the last failed attempt to recover it.
     """
 
     key = ByteOrderedField(max_length=LETTER_KEY_MAX)
@@ -47,7 +47,7 @@ class DeadLetter(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["key"], name="dead_letter_key_unique")]
         indexes = [
-            # "What waits, the oldest first?" (admin, health)
+            # Waiting letters, the oldest first (admin, health).
             models.Index(fields=["ulid"], condition=Q(state=LetterState.WAITING), name="dead_letter_waiting"),
         ]
         ordering = ["-id"]

@@ -1,4 +1,4 @@
-"""Level queues, which hold the blocks that no job owns, and the policies that say when those make a job."""
+"""Level queues, which contain the blocks that no job owns, and the policies for making jobs of them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from webadmin.schedule.models import LANE_MAX
 
 
 class LevelQueue(models.Model):
-    """The blocks of one lane, tenant, shard and level that no job owns; the sums spare polls a look at the blocks.
+    """The unowned blocks of one lane, tenant, shard and level; the sums save polls from reading the blocks.
 
-    ``tenant`` is "" for segments. ``ready_at_ms`` is since (or from) when a job can be made of them, null if empty;
-    ``priority_ms`` the place of that job among those of the tenant. ``is_noticed`` says that a poll has found the queue
-    ready and its tenant awake (``TenantShare``); both change only under the head of the log.
+    ``tenant`` is "" for segments. ``ready_at_ms`` is the moment from which a job can be made of them, null if the queue
+    is empty; ``priority_ms`` the position of that job among those of the tenant. ``is_noticed`` is set once a poll has
+    found the queue ready and its tenant awake (``TenantShare``); both change only under the head of the log.
     """
 
     lane = ByteOrderedField(max_length=LANE_MAX)
@@ -44,13 +44,13 @@ class LevelQueue(models.Model):
             ),
         ]
         indexes = [
-            # "Which queues have become ready, oldest first, that nobody has noticed yet?" (poll)
+            # Queues that have become ready and are not noticed yet, the oldest first (poll).
             models.Index(
                 fields=["ready_at_ms", "id"],
                 condition=Q(block_count__gt=0, is_noticed=False),
                 name="level_queue_ready",
             ),
-            # "Which ready queue of this tenant comes first?" (poll)
+            # The first ready queue of this tenant (poll).
             models.Index(
                 fields=["lane", "tenant", "priority_ms", "id"],
                 condition=Q(block_count__gt=0, is_noticed=True),
@@ -64,10 +64,10 @@ class LevelQueue(models.Model):
 
 
 class LevelPolicy(models.Model):
-    """When the blocks of a level make a job: count, age of the oldest, spread of their creation, bytes (0: any).
+    """When the blocks of a level make a job: count, age of the oldest, spread of their creation, bytes (0: no limit).
 
-    ``tenant`` "" is everybody who has no row of their own, and segments. ``result_bytes_max`` caps each result block.
-    ``remnant_bytes`` above 0 lets small remnants of several shards go into one job
+    ``tenant`` "" is the default for tenants without a row, and for segments. ``result_bytes_max`` limits the size of a
+    result block. ``remnant_bytes`` above 0 lets small remnants of several shards be merged by one job
     (``engine.lanes.profiles.plan.consolidation``).
     """
 

@@ -1,8 +1,8 @@
-"""Lineage in the bucket: ``lineage/<shard>/<digest>.json`` says which blocks one command replaced, and by which.
+"""Lineage in the bucket: ``lineage/<shard>/<digest>.json`` names the blocks that a command replaced, and their results.
 
-A record is written after its command is committed and before the first of its sources' objects is deleted. So who has
-only the bucket knows: the sources in a record are replaced or removed; where there is no record all sources still
-exist. A record without results is a removal; one without sources names blocks that came from elsewhere.
+A record is written after its command is committed and before the first of its sources' objects is deleted. So the
+bucket alone is sufficient: the sources in a record are replaced or removed; without a record all sources still exist. A
+record without results is a removal; one without sources names foreign blocks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BlockName = tuple[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineageRecord:
-    """Blocks ``sources``, all of ``level``, were replaced by ``results`` in command ``command_index`` of some index."""
+    """Blocks ``sources``, all of ``level``, were replaced by ``results`` in command ``command_index`` of an index."""
 
     command_index: int
     level: int
@@ -40,11 +40,11 @@ class LineageRecord:
 
     @property
     def shards(self) -> frozenset[int]:
-        """Return the shards in which its blocks are."""
+        """Return the shards of its blocks."""
         return frozenset(shard for shard, _ in (*self.sources, *self.results))
 
     def encode(self) -> bytes:
-        """Return the object's bytes."""
+        """Return the bytes of the object."""
         document = {
             "version": FORMAT_VERSION,
             "command_index": self.command_index,
@@ -56,13 +56,13 @@ class LineageRecord:
 
     @property
     def key(self) -> str:
-        """Return the record's key: the same record always has the same."""
+        """Return the key of the record; it depends only on the content."""
         shard = (*self.sources, *self.results)[0][0]
         return f"{LINEAGE}/{shard}/{hashlib.sha256(self.encode()).hexdigest()[:32]}.json"
 
 
 def read_records(store: ObjectStore) -> Iterator[tuple[str, LineageRecord | LithifyError]]:
-    """Yield every record of the bucket under its key, or why it cannot be read."""
+    """Yield every record of the bucket with its key, or the error of reading it."""
     for info in store.list(f"{LINEAGE}/"):
         try:
             if info.size > RECORD_BYTES_MAX:
@@ -73,10 +73,10 @@ def read_records(store: ObjectStore) -> Iterator[tuple[str, LineageRecord | Lith
 
 
 def decode_record(key: str, data: bytes) -> LineageRecord:
-    """Decode a record of this or the previous format; BadObject naming its key if it is none."""
+    """Return a record of the current or the previous format. Raises BadObject naming the key."""
     try:
         document = json.loads(data)
-        if document["version"] == 1:  # one shard for all, and no level
+        if document["version"] == 1:  # one shard for all blocks, and no level
             shard = document["shard"]
             names = {part: [(shard, block_id) for block_id in document[part]] for part in ("sources", "results")}
             level = LEVEL_UNKNOWN

@@ -1,4 +1,4 @@
-"""Blocks that failed alone, or are in quarantine, of late: what is counted before more are quarantined."""
+"""Blocks that recently failed alone or are quarantined; counted before more are quarantined."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ COUNTED_MAX = 10_000
 
 
 def lone_blocks(since_ms: int, accepted_ms: int) -> Counter[str]:
-    """Return, by error class, the blocks of which the parked job has no other and failed, or was quarantined, since
-    ``since_ms``; only those that arrived after ``accepted_ms``. Both are command time."""
+    """Return, by error class, the blocks that failed alone or were quarantined since ``since_ms``.
+
+    A block failed alone if it is the only one of a parked job. Only blocks that arrived after ``accepted_ms`` count.
+    Both are command time.
+    """
     failed = Attempt.objects.filter(job=OuterRef("pk"), outcome__in=BAD_OUTCOMES, ended_at_ms__gte=since_ms)
     held = Quarantine.objects.filter(job=OuterRef("pk"), released_at_ms=None, at_ms__gte=since_ms)
     owned = Block.objects.filter(state=BlockState.OWNED, owner_job=OuterRef("pk"), arrived_at_ms__gt=accepted_ms)
@@ -35,7 +38,7 @@ def lone_blocks(since_ms: int, accepted_ms: int) -> Counter[str]:
 
 
 def release_since(since_ms: int, order: Order) -> list[OperationOutcome]:
-    """Release the blocks that were quarantined since then (command time), in commands of bounded size."""
+    """Release the blocks quarantined since ``since_ms`` (command time), in commands of bounded size."""
     held = Quarantine.objects.filter(job__lane=KIND, released_at_ms=None, at_ms__gte=since_ms)
     names = list(held.order_by("id").values_list("block__ulid", flat=True))
     batches = (names[start : start + JOBS_PER_COMMAND] for start in range(0, len(names), JOBS_PER_COMMAND))

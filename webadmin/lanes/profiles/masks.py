@@ -1,8 +1,8 @@
-"""Which delete requests are about which datasets: what merges must leave out, and what readers must not show.
+"""Delete masks: the delete requests that merges must apply and readers must respect, by dataset.
 
-A request is about a dataset of its tenant and service whose time it overlaps, and whose bytes do not obey it yet: the
+A request applies to a dataset of its tenant and service whose time it overlaps and whose bytes do not obey it yet: the
 dataset's ``masks_applied`` is below the request's command index. Data accepted later starts above it. A merge that was
-assigned before a request leaves a result with the older watermark, so that nothing it brings back is ever shown.
+assigned before a request leaves a result with the older watermark, so that data it brings back is never shown.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from webadmin.lanes.profiles.states import BlockState
 DatasetKey = tuple[str, str]
 BLOCKS_PER_QUERY = 500
 HIDING = (
-    "EXISTS (SELECT 1 FROM profiles_deleterequest "  # noqa: S608  (nothing of anybody's)
+    "EXISTS (SELECT 1 FROM profiles_deleterequest "  # noqa: S608  (no external input)
     f"WHERE state = '{DeleteState.HIDDEN.value}' AND command_index < %s)"
 )
-"""Whether there are delete requests before a command, as a column of a statement that reads a job's sources."""
+"""Column of a statement that reads a job's sources: whether there are delete requests before a command."""
 
 
 @dataclass(slots=True, kw_only=True)
 class JobMasks:
-    """What the merge of a job has to leave out. ``applied`` is the watermark of each of its sources by row id."""
+    """The masks that the merge of a job must apply. ``applied`` is the watermark of each of its sources by row id."""
 
     masks: set[DeleteMask] = field(default_factory=set)
     masked: set[DatasetKey] = field(default_factory=set)
@@ -47,7 +47,7 @@ class JobMasks:
 def read_masks(tenants: Collection[str] | None = None, *, before: int | None = None) -> tuple[DeleteMask, ...]:
     """Return the requests that still hide data, of these tenants or all, by command index; one query.
 
-    A reader takes them once, before it looks at the index, and gives each dataset those that ``reading_masks`` says.
+    A reader reads them once, before the index, and applies to each dataset those that ``reading_masks`` returns.
     """
     requests = DeleteRequest.objects.filter(state=DeleteState.HIDDEN).select_related("tenant")
     if tenants is not None:
@@ -60,9 +60,9 @@ def read_masks(tenants: Collection[str] | None = None, *, before: int | None = N
 def reading_masks(
     masks: Iterable[DeleteMask], *, tenant: str, name: str, masks_applied: int, min_time_ms: int, max_time_ms: int
 ) -> tuple[DeleteMask, ...]:
-    """Return the masks whose rows a reader of this dataset must leave out; one that ``is_total`` leaves nothing.
+    """Return the masks whose rows a reader of this dataset must leave out; one with ``is_total`` leaves out all rows.
 
-    The rows themselves are chosen by ``engine.lanes.profiles.merge.masks``, for readers as for merges.
+    Rows are selected by ``engine.lanes.profiles.merge.masks``, for readers as for merges.
     """
     return tuple(
         mask
@@ -76,11 +76,11 @@ def reading_masks(
 
 
 def visible_datasets(blocks: Collection[int]) -> dict[int, dict[int, tuple[DeleteMask, ...]]]:
-    """Return what readers may read of blocks (row ids): the positions of their datasets, each with its masks.
+    """Return the readable datasets of blocks (row ids) by position, each with its masks.
 
-    A dataset that retention has let go, or that a mask takes whole, is not among them.
+    Datasets dropped by retention or taken whole by a mask are not included.
     """
-    masks = read_masks()  # before the rows: what is done in between was rewritten
+    masks = read_masks()  # before the rows: a request done in between was rewritten
     found: dict[int, dict[int, tuple[DeleteMask, ...]]] = {block_id: {} for block_id in blocks}
     ids = sorted(blocks)
     for part in (ids[start : start + BLOCKS_PER_QUERY] for start in range(0, len(ids), BLOCKS_PER_QUERY)):
@@ -97,7 +97,7 @@ def visible_datasets(blocks: Collection[int]) -> dict[int, dict[int, tuple[Delet
 
 
 def mask_of(request: DeleteRequest) -> DeleteMask:
-    """Return a request as merges and readers take it."""
+    """Return a request as a mask for merges and readers."""
     return DeleteMask(
         index=request.command_index,
         tenant=request.tenant.name,
@@ -109,7 +109,7 @@ def mask_of(request: DeleteRequest) -> DeleteMask:
 
 
 def concerned(mask: DeleteMask) -> QuerySet[Dataset]:
-    """Return the profile datasets, of live and of removed blocks, that a request is about."""
+    """Return the profile datasets, of live and of removed blocks, to which a request applies."""
     found = Dataset.objects.filter(tenant__name=mask.tenant, format=DATASET_PROFILES, masks_applied__lt=mask.index)
     if mask.service:
         found = found.filter(name__name=mask.service)
@@ -121,10 +121,11 @@ def concerned(mask: DeleteMask) -> QuerySet[Dataset]:
 
 
 def job_masks(fences: Mapping[int, int], *, is_hiding: bool) -> dict[int, JobMasks]:
-    """Return the masks of jobs (row id to fencing token) that were requested before the job was assigned; ``is_hiding``
-    says whether there are any (``HIDING``), for mostly there are none, and every poll with jobs asks.
+    """Return the masks of jobs (row id to fencing token) that were requested before the job was assigned.
 
-    It says the same when the job's result comes in: a request that is about a source cannot be done before that.
+    ``is_hiding`` is whether there are any (``HIDING``): usually there are none, and every poll with jobs calls this.
+
+    The result is the same when the job's result arrives: a request that applies to a source cannot be done before that.
     """
     found: defaultdict[int, JobMasks] = defaultdict(JobMasks)
     if not is_hiding:

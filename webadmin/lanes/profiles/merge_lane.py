@@ -1,4 +1,4 @@
-"""The lane of profile blocks: level by level, any merge of a shard's blocks is a job."""
+"""The lane of profile blocks: merges within a shard, level by level, as jobs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from webadmin.schedule.lanes import Accepted, Finished, Lane, LanePlans, PlanReq
 from webadmin.schedule.models import Job, Limits
 from webadmin.schedule.services.operation import Operation, OperationOutcome, Order
 
-# All blocks of the jobs: a condition on the state as well would make PostgreSQL read every owned block there is.
+# All blocks of the jobs: with a condition on the state PostgreSQL would read every owned block.
 _OBJECTS = f"""
 SELECT {HIDING}, state, owner_job_id, id, shard, ulid, object_key, size_bytes, metadata
 FROM profiles_block WHERE {{owned}}
@@ -56,7 +56,7 @@ WHERE {{owned}}
 
 
 class ProfilesLane(Lane):
-    """Jobs own blocks of the index; completing them replaces these in one go."""
+    """Jobs own blocks of the index; completing a job replaces them atomically."""
 
     name = KIND
     ready_at_sql = READY_AT
@@ -117,7 +117,7 @@ class ProfilesLane(Lane):
                 ids = {(result.meta.shard, result.meta.id) for result in told.swap.results}
                 if known := ids & taken:
                     checked[place] = _refusal(ResultRefused(f"block id {min(known)[1]!r} was accepted before"))
-                taken |= ids  # of two results in one request only the first can have an id
+                taken |= ids  # of two results with the same id in one request only the first is accepted
         return checked
 
     def prepare(self, swaps: Sequence[Replacement]) -> InternedNames:
@@ -172,7 +172,7 @@ class ProfilesLane(Lane):
 
 @dataclass(slots=True, kw_only=True)
 class _Sources:
-    """The sources of a reported job as the index has them: row ids by id, the datasets in each row, their times."""
+    """The sources of a reported job in the index: row ids by id, the datasets of each row, their times."""
 
     rows: dict[str, int] = field(default_factory=dict)
     datasets: defaultdict[int, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
@@ -180,7 +180,7 @@ class _Sources:
 
 
 def _parsed(one: Finished) -> ProfileMergeResult | FailureReason:
-    """Return a result in its checked form, or what is wrong with that."""
+    """Return a result in its checked form, or the reason why it is invalid."""
     try:
         return read_profile_result(one.result)
     except LithifyError as error:
@@ -188,7 +188,7 @@ def _parsed(one: Finished) -> ProfileMergeResult | FailureReason:
 
 
 def _sources_of(jobs: Iterable[int], rows: Iterable[tuple[Any, ...]]) -> dict[int, _Sources]:
-    """Return, by job, the blocks that are live and owned by it."""
+    """Return, by job, the live blocks that it owns."""
     sources = {job_id: _Sources() for job_id in jobs}
     for _, state, block_id, job_id, ulid, block_from, block_until, tenant, name, data_from, data_until in rows:
         if state != BlockState.OWNED:
@@ -198,14 +198,14 @@ def _sources_of(jobs: Iterable[int], rows: Iterable[tuple[Any, ...]]) -> dict[in
         own.times += (block_from, block_until)
         if tenant is not None:
             own.datasets[block_id].add((tenant, name))
-            own.times += (data_from, data_until)  # old writers' datasets may leave their block's time
+            own.times += (data_from, data_until)  # datasets of old writers may extend beyond their block's time
     return sources
 
 
 def _accept_result(
     job: Job, result: ProfileMergeResult, sources: _Sources, masks: JobMasks
 ) -> Accepted | FailureReason:
-    """Check a result against the index, but its ids against the ledger; return it, or why it cannot be accepted."""
+    """Check a result against the index, except its ids against the ledger; return it or the reason of refusal."""
     try:
         facts = CompletionFacts(
             shard=job.shard,
@@ -233,7 +233,7 @@ def _registrations(job: Job, metas: Sequence[BlockMeta], result: ProfileMergeRes
             object_key=block.key,
             size_bytes=block.size,
             crc32c=block.crc32c,
-            # The merge knows the delete requests of the moment when it was assigned, and no later ones.
+            # The merge applied the delete requests up to its assignment, and no later ones.
             masks_applied=job.token,
         )
         for meta, block in zip(metas, result.blocks, strict=True)
@@ -251,8 +251,10 @@ def _refusal(error: Exception) -> FailureReason:
 
 
 def _ask_taken_ids(results: Iterable[ProfileMergeResult | FailureReason]) -> Callable[[], set[tuple[int, str]]]:
-    """Ask for those of the results' ids, with their shards, that the ledger has. They are not checked yet: what cannot
-    be an id is not asked for."""
+    """Query which of the results' ids, with their shards, are in the ledger.
+
+    The results are not checked yet; strings that cannot be ids are left out.
+    """
     told = [result for result in results if isinstance(result, ProfileMergeResult)]
     ids = {block.id for result in told for block in result.blocks if block.id.isascii() and block.id.isalnum()}
     if not ids:

@@ -1,10 +1,10 @@
 """Blocks, their datasets, lineage, tombstones and the ledger of accepted ids.
 
-A block row holds the object's metadata as bytes; dataset rows make it findable. Names and whole lists of label sets
-are interned. ``…_ms`` are milliseconds: command time for what the schedule did, unix time for ids and data. Data times
+A block row stores the object's metadata as bytes; dataset rows index it. Names and whole lists of label sets are
+interned. ``…_ms`` are milliseconds: command time for actions of the schedule, unix time for ids and data. Data times
 are closed at both ends, as in the block format.
 
-``db_constraint=False``: the database does not look whether what a row refers to is there (decision 0022).
+``db_constraint=False``: the database does not check foreign keys (decision 0022).
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ class LabelSets(models.Model):
 
 
 class Block(models.Model):
-    """A segment (tenant null, level 0) or a compacted block, from its registration until long after its deletion."""
+    """A segment (tenant null, level 0) or a compacted block; the row is kept long after the deletion of the object."""
 
     ulid = UlidField()
-    # Those who ask for a tenant's blocks ask for live ones, which have an index of their own.
+    # Queries for a tenant's blocks read live ones, which have a separate index.
     tenant = models.ForeignKey(
         Tenant, null=True, on_delete=models.PROTECT, related_name="blocks", db_index=False, db_constraint=False
     )
     shard = models.PositiveBigIntegerField()
     level = models.PositiveSmallIntegerField()
-    # The 6 hours in which the id was made: the unit in which rows will be dropped and queries pruned.
+    # The 6-hour range of the time in the id: the unit for dropping rows and pruning queries.
     partition_start_ms = models.BigIntegerField()
     created_at_ms = models.BigIntegerField(help_text="The time in the id")
     min_time_ms = models.BigIntegerField()
@@ -88,7 +88,7 @@ class Block(models.Model):
 
     class Meta:
         constraints = [
-            # By id first: times in ids lead to it, as to a part of the index (``blocks_between``).
+            # The id comes first, so that ranges of times in ids are ranges of the index (``blocks_between``).
             models.UniqueConstraint(fields=["ulid", "shard"], name="block_unique_in_shard"),
             models.CheckConstraint(
                 condition=(Q(state=BlockState.QUEUED) & Q(queue__isnull=False))
@@ -114,20 +114,20 @@ class Block(models.Model):
                 name="block_tenant_from_level_one",
             ),
         ]
-        # None stands on the state or on the command of the removal: so PostgreSQL writes none of them when a block is
-        # replaced or deleted, as each is (decision 0033).
+        # No index covers the state or the command of the removal: so PostgreSQL writes no index when a block is
+        # replaced or deleted, as every block is (decision 0033).
         indexes = [
-            # "The oldest blocks of this queue" (poll)
+            # The oldest blocks of this queue (poll).
             models.Index(
                 fields=["queue", "arrived_at_ms", "ulid"], condition=Q(queue__isnull=False), name="block_in_queue"
             ),
-            # "The sources of this job" (poll)
+            # The sources of this job (poll).
             models.Index(fields=["owner_job"], condition=Q(owner_job__isnull=False), name="block_of_job"),
-            # "Blocks of a tenant by time" (admin's pages). Segments, half of all blocks, have no tenant.
+            # Blocks of a tenant by time (admin pages). Segments, half of all blocks, have no tenant.
             models.Index(
                 fields=["tenant", "max_time_ms"], condition=Q(tenant__isnull=False), name="block_of_tenant_by_time"
             ),
-            # "Which blocks are parked?", "Which are final?" (admin's lists)
+            # Parked blocks, and final blocks (admin lists).
             models.Index(fields=["-id"], condition=~Q(parked_reason=""), name="block_parked"),
             models.Index(fields=["-id"], condition=Q(level__gte=COMPACTION_LEVEL_MAX), name="block_of_last_level"),
         ]
@@ -140,7 +140,7 @@ class Block(models.Model):
 class Dataset(models.Model):
     """One dataset of a block. ``masks_applied`` is the index of the last delete command that its bytes obey.
 
-    Only the indexes below: this is the table with the most rows, and no one looks for datasets by anything else.
+    This is the table with the most rows: it has no indexes but those below, which cover all queries.
     """
 
     block = models.ForeignKey(
@@ -165,7 +165,7 @@ class Dataset(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["block", "position"], name="dataset_position_unique")]
         indexes = [
-            # "Datasets of a tenant and service in a time range" (query)
+            # Datasets of a tenant and service in a time range (query).
             models.Index(fields=["tenant", "name", "max_time_ms"], name="dataset_by_service_and_time"),
         ]
 
@@ -180,7 +180,7 @@ class BlockLineage(models.Model):
         Block, on_delete=models.CASCADE, related_name="made_from", db_index=False, db_constraint=False
     )
     source = models.ForeignKey(Block, on_delete=models.CASCADE, related_name="went_into", db_constraint=False)
-    # Who asks for a job's results goes by its sources, which have an index by their job.
+    # The results of a job are read through its sources, which have an index by job.
     job = models.ForeignKey(Job, on_delete=models.PROTECT, related_name="lineage", db_index=False, db_constraint=False)
 
     objects = ConfinedManager("result__tenant__name")
@@ -194,18 +194,18 @@ class BlockLineage(models.Model):
 
 
 class RemovalCause(models.TextChoices):
-    """Why a block left the index."""
+    """Cause of a block's removal from the index."""
 
-    REPLACED = "replaced", "replaced"  # a job merged it
-    RETENTION = "retention", "retention"  # all of it was older than its tenants keep data
+    REPLACED = "replaced", "replaced"  # merged by a job
+    RETENTION = "retention", "retention"  # older than the retention of its tenants
     REQUEST = "request", "request"  # all of it was deleted on request
-    REPAIR = "repair", "repair"  # a record in the bucket says so: its removal was in a history that the database lost
+    REPAIR = "repair", "repair"  # a record in the bucket names it: the database lost the history with its removal
 
 
 class Tombstone(models.Model):
-    """A removed block's object: it may be deleted from ``eligible_at_ms`` (command time) on.
+    """The object of a removed block: it may be deleted from ``eligible_at_ms`` (command time) on.
 
-    It is dispatched before the store is asked and confirmed after; until then it is tried again from ``retry_at_ms``.
+    It is dispatched before the request to the store and confirmed after; until then it is retried from ``retry_at_ms``.
     """
 
     block = models.OneToOneField(Block, on_delete=models.CASCADE, related_name="tombstone", db_constraint=False)
@@ -226,11 +226,11 @@ class Tombstone(models.Model):
 
     class Meta:
         indexes = [
-            # "Which objects may go now?" (control task)
+            # Objects that may be deleted now (control task).
             models.Index(fields=["eligible_at_ms", "id"], condition=Q(deleted_at_ms=None), name="tombstone_due"),
-            # "What was removed by the commands after this one?" (lineage)
+            # Removals by the commands after this one (lineage).
             models.Index(fields=["command_index"], name="tombstone_by_command"),
-            # "Which blocks are dropped?" (admin's list)
+            # Dropped blocks (admin list).
             models.Index(fields=["block"], condition=~Q(cause=RemovalCause.REPLACED), name="tombstone_of_dropped"),
         ]
         ordering = ["-id"]
@@ -240,7 +240,7 @@ class Tombstone(models.Model):
 
 
 class AcceptedId(models.Model):
-    """The ledger: an id once accepted changes nothing when it comes again, whatever became of its block."""
+    """The ledger: registering an accepted id again has no effect, whatever became of its block."""
 
     shard = models.PositiveBigIntegerField()
     ulid = UlidField()
@@ -249,7 +249,7 @@ class AcceptedId(models.Model):
     command_index = models.BigIntegerField()
 
     class Meta:
-        # By id first, because old ids are forgotten.
+        # The id comes first, because old ids are deleted.
         constraints = [models.UniqueConstraint(fields=["ulid", "shard"], name="accepted_id_unique")]
         indexes = [models.Index(fields=["command_index"], name="accepted_id_by_command")]
 

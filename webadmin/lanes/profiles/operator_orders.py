@@ -1,7 +1,7 @@
-"""The orders that operators give in the admin about dead letters and quarantined blocks.
+"""The actions on dead letters and quarantined blocks in the admin.
 
-A preview of letters says which could be registered now, and of each other one why not; or names what would be given
-up.
+A preview of letters lists those that could be registered now, and the reason for each other one; or names what would be
+discarded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from webadmin.schedule.services.operation import Order
 
 
 class ReleaseForm(OrderForm):
-    """How blocks leave quarantine."""
+    """How blocks are released from quarantine."""
 
     newer_build_only = switch_field("On a newer build only", "Newer than every build that failed on them.")
     field_order = ("newer_build_only", "why")
@@ -32,13 +32,13 @@ class ReleaseForm(OrderForm):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LettersSettled:
-    """What became, or would become, of letters, by their keys."""
+    """Outcome, or expected outcome, of letters by key."""
 
     changed: Sequence[str]
     left: Sequence[tuple[str, str]] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as the order's page shows it."""
+        """Return the outcome as the action's page shows it."""
         return {
             "changed": list(self.changed),
             "left": [{"letter": key, "reason": reason} for key, reason in self.left],

@@ -1,6 +1,6 @@
-"""What operators ask of the index: finding blocks, sums by level, and where a block came from and went.
+"""Queries of the index for operators: finding blocks, sums by level, and the lineage of a block.
 
-A list of millions of blocks is entered through an index: an id leads to its blocks, everything else pages from the
+A list of millions of blocks is read through an index: an id selects its blocks, everything else is paged from the
 newest down.
 """
 
@@ -40,9 +40,9 @@ FIRST_QUEUES = 6
 FOUND_MAX = 1000
 LINEAGE_DEPTH_MAX = 3
 LINEAGE_SHOWN_MAX = 12
-"""Relatives shown below one block; the rest is counted."""
+"""Maximum number of relatives shown below one block; the rest is counted."""
 TOTALS_COST_SHARE = 0.02
-"""Share of the time the database may spend on the sums of the front page: a slow answer is kept longer."""
+"""Maximum share of time spent on the sums of the front page: slow results are cached longer."""
 TOTALS_KEPT_SECONDS_MIN = 3
 TOTALS_KEY = "index.totals"
 
@@ -51,8 +51,10 @@ _ULID_PART = re.compile(rf"[0-7][{ulids.ALPHABET}]{{5,25}}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelTotal:
-    """The live blocks of one level and state; ``held`` is the kind of parked job that keeps owned ones, "" if its job
-    is not parked."""
+    """The live blocks of one level and state.
+
+    ``held`` is the kind of parked job that owns them, "" if their job is not parked.
+    """
 
     level: int
     state: str
@@ -63,7 +65,7 @@ class LevelTotal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexTotals:
-    """Live blocks by level and state, removed ones whose objects still lie there, and what of that needs someone."""
+    """Live blocks by level and state, removed ones whose objects still exist, and those that need an action."""
 
     live: Sequence[LevelTotal]
     awaiting_deletion: int
@@ -74,7 +76,7 @@ class IndexTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelQueues:
-    """The non-empty queues of one level together; times are command time."""
+    """Sums over the non-empty queues of one level; times are command time."""
 
     level: int
     queue_count: int
@@ -86,7 +88,7 @@ class LevelQueues:
 
 
 def index_totals() -> IndexTotals:
-    """Return the sums of the front page; over millions of blocks they are counted rarely, over thousands each time."""
+    """Return the sums of the front page, cached for a time proportional to the cost of counting them."""
     key = cache_key(TOTALS_KEY)
     totals: IndexTotals | None = cache.get(key)
     if totals is None:
@@ -126,7 +128,7 @@ def _count_totals() -> IndexTotals:
 
 
 def queued_blocks(scope: Scope, now_ms: int) -> QueuedSources:
-    """Count the blocks in level queues of a scope; ``now_ms`` is command time."""
+    """Return the number of blocks in level queues of a scope; ``now_ms`` is command time."""
     place = {} if scope.kind is ScopeKind.GLOBAL else {scope.kind.value: scope.value}
     sums = LevelQueue.objects.filter(**place, block_count__gt=0).aggregate(
         blocks=Sum("block_count"), due=Sum("block_count", filter=Q(ready_at_ms__lte=now_ms))
@@ -135,7 +137,7 @@ def queued_blocks(scope: Scope, now_ms: int) -> QueuedSources:
 
 
 def level_queues(now_ms: int) -> list[LevelQueues]:
-    """Sum the non-empty queues by level."""
+    """Return the sums of the non-empty queues by level."""
     is_ready = Q(ready_at_ms__lte=now_ms)
     sums = (
         LevelQueue.objects.filter(block_count__gt=0)
@@ -165,9 +167,9 @@ def level_queues(now_ms: int) -> list[LevelQueues]:
 
 
 def queues_for_list(now_ms: int) -> QuerySet[LevelQueue]:
-    """Queues with their policy's numbers beside them (null: no policy for this lane and level)."""
+    """Return queues annotated with their policy's numbers (null: no policy for this lane and level)."""
     mine = LevelPolicy.objects.filter(Q(tenant=OuterRef("tenant")) | Q(tenant=EVERYBODY), lane=OuterRef("lane"))
-    policy = mine.filter(level=OuterRef("level")).order_by("-tenant")  # a tenant's own comes before everybody's ""
+    policy = mine.filter(level=OuterRef("level")).order_by("-tenant")  # a tenant's own row sorts first
     return LevelQueue.objects.annotate(
         now_ms=Value(now_ms, BigIntegerField()),
         blocks_max=Subquery(policy.values("blocks_max")[:1]),
@@ -177,13 +179,13 @@ def queues_for_list(now_ms: int) -> QuerySet[LevelQueue]:
 
 
 def next_queues(now_ms: int) -> list[LevelQueue]:
-    """Return the first queues of which jobs are made, or will be."""
+    """Return the queues of which the next jobs are made."""
     held = queues_for_list(now_ms).filter(block_count__gt=0)
     return list(held.order_by("ready_at_ms", "id")[:FIRST_QUEUES])
 
 
 def blocks_for_list(now_ms: int) -> QuerySet[Block]:
-    """Blocks with their tenant and job, without the metadata bytes."""
+    """Return blocks with their tenant and job, without the metadata bytes."""
     return (
         Block.objects.annotate(now_ms=Value(now_ms, BigIntegerField()))
         .select_related("tenant", "owner_job")
@@ -192,7 +194,7 @@ def blocks_for_list(now_ms: int) -> QuerySet[Block]:
 
 
 def find_blocks(blocks: QuerySet[Block], text: str) -> QuerySet[Block]:
-    """Narrow to the blocks whose id is in the text (an id, its first 6 or more characters, or an object key)."""
+    """Return the blocks whose id is in the text (an id, its first 6 or more characters, or an object key)."""
     part = _ulid_part(text)
     if part is None:
         return blocks.none()
@@ -201,21 +203,24 @@ def find_blocks(blocks: QuerySet[Block], text: str) -> QuerySet[Block]:
 
 
 def blocks_between(lowest: str, highest: str) -> QuerySet[Block]:
-    """Return the blocks with ids from the first to the last, in the order of the index that leads to them.
+    """Return the blocks with ids from the first to the last, in the order of the index on ids.
 
-    The order keeps planners from walking all blocks in the order of their rows instead.
+    The order keeps the query planner from scanning all blocks in row order instead.
     """
     return Block.objects.filter(ulid__gte=lowest, ulid__lte=highest).order_by("ulid", "shard")
 
 
 def live_blocks(blocks: QuerySet[Block]) -> QuerySet[Block]:
-    """Narrow to what queries read. Not by state: most new blocks are live, so a list of the newest finds them at once
-    without sorting all that are."""
+    """Return the live blocks.
+
+    The condition does not use the state: most new blocks are live, so a list of the newest finds them at once without
+    sorting all live ones.
+    """
     return blocks.filter(removed_command_index=None)
 
 
 def blocks_in_state(blocks: QuerySet[Block], state: str) -> QuerySet[Block]:
-    """Narrow to the blocks in a state. Those that few are in have no index by it, but by what else they have."""
+    """Return the blocks in a state. Rare states have no index; they are found by other indexed columns."""
     if state == BlockState.PARKED:
         blocks = blocks.exclude(parked_reason="")
     elif state == BlockState.FINAL:
@@ -226,7 +231,7 @@ def blocks_in_state(blocks: QuerySet[Block], state: str) -> QuerySet[Block]:
 
 
 def owned_blocks(blocks: QuerySet[Block]) -> QuerySet[Block]:
-    """Narrow to the sources of jobs, by way of the jobs that hold any: no index is by this state."""
+    """Return the sources of jobs, by way of the jobs that own any: there is no index on this state."""
     return blocks.filter(state=BlockState.OWNED, owner_job__state__in=HOLDING_STATES)
 
 
@@ -244,14 +249,14 @@ def _ulid_part(text: str) -> str | None:
 
 
 def datasets_of(block: Block) -> list[Dataset]:
-    """The first datasets of a block with their names and label sets."""
+    """Return the first datasets of a block with their names and label sets."""
     rows = Dataset.objects.filter(block=block).select_related("tenant", "name", "label_sets").order_by("position")
     return list(rows[:DATASETS_SHOWN_MAX])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relative:
-    """A block on the way to another one, and those behind it; ``left_out`` of these were not read."""
+    """A block related to another one, and the next relatives; ``left_out`` of these were not read."""
 
     block: Block
     relatives: Sequence[Relative] = ()
@@ -259,12 +264,12 @@ class Relative:
 
 
 def ancestry(block: Block) -> Relative:
-    """Return the sources of a block, theirs, and so on: one query a step."""
+    """Return the sources of a block, their sources, and so on; one query per step."""
     return _walk(block, near="result_id", far="source")
 
 
 def progeny(block: Block) -> Relative:
-    """Return the results a block went into, and what those went into."""
+    """Return the results of merging a block, their results, and so on."""
     return _walk(block, near="source_id", far="result")
 
 
@@ -306,23 +311,23 @@ def _relative(block: Block, steps: Sequence[dict[int, list[BlockLineage]]], far:
 
 
 def results_of_job(job_id: int) -> list[Block]:
-    """The blocks a job made."""
+    """Return the blocks that a job created."""
     made = BlockLineage.objects.filter(source__owner_job=job_id).order_by().values("result_id").distinct()
     return list(Block.objects.filter(id__in=made).select_related("tenant").defer("metadata").order_by("id")[:100])
 
 
 def sources_of_job(job_id: int, count: int) -> list[Block]:
-    """The blocks a job merges or merged, in the order in which they came."""
+    """Return the blocks that a job merges or merged, in order of arrival."""
     rows = Block.objects.filter(owner_job_id=job_id).select_related("tenant").defer("metadata")
     return list(rows.order_by("arrived_at_ms", "id")[:count])
 
 
 def oldest_in_queue(queue_id: int, count: int) -> list[Block]:
-    """The blocks of a queue that wait longest."""
+    """Return the oldest blocks of a queue."""
     return list(Block.objects.queued_in(queue_id).defer("metadata")[:count])
 
 
 def newest_of_tenant(tenant_id: int, count: int) -> list[Block]:
-    """The live blocks of a tenant with the latest data."""
+    """Return the live blocks of a tenant with the latest data."""
     rows = Block.objects.live().filter(tenant_id=tenant_id).defer("metadata")
     return list(rows.select_related("tenant").order_by("-max_time_ms")[:count])

@@ -1,4 +1,4 @@
-"""Level policies over HTTP: what holds for whom, and changing it; the same service as the admin and the command."""
+"""Level policies over HTTP: list and change them; the same service as the admin and the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The orders that operators give in the admin about level policies: forms in front of one service."""
+"""The actions on level policies in the admin: forms that call one service."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NUMBERS = tuple(POLICY_RULES)
 
 
 def number_words(name: str) -> str:
-    """Return a number's name as people read it."""
+    """Return the label of a number."""
     return name.replace("_max", " at most").replace("_seconds", " in seconds").replace("_", " ")
 
 
@@ -46,7 +46,7 @@ NumbersForm = type(
 
 
 class PolicyForm(NumbersForm):
-    """A policy by its place, and its numbers."""
+    """Lane, tenant and level of a policy, and its numbers."""
 
     tenant = text_field("Tenant", "Empty: everybody without a policy of their own, and segments.", TENANT_NAME_MAX)
     level = number_field("Level", "0 is segments.", low=0, high=LEVEL_MAX, required=True)
@@ -56,13 +56,13 @@ class PolicyForm(NumbersForm):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyChanges:
-    """The outcomes of one or several policies, as the order's page shows them."""
+    """The outcomes of one or several policies, as the action's page shows them."""
 
     outcomes: Sequence[PolicyOutcome]
     is_dry_run: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return what changes, number by number, and of a dry run what polls would plan."""
+        """Return the changes by number, and in a dry run the jobs that polls would plan."""
         if not self.is_dry_run:
             return {"changed": [_place(one) for one in self.outcomes if one.command_index is not None]}
         told: dict[str, Any] = {"numbers": [row for one in self.outcomes for row in _numbers(one)]}

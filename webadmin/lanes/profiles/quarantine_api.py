@@ -1,4 +1,4 @@
-"""Quarantined blocks over HTTP, and releasing them: the same service as the admin."""
+"""Quarantined blocks over HTTP, and their release: the same service as the admin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks that are kept out of merging because they cannot be read."""
+"""Blocks that are excluded from merging because they cannot be read."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from webadmin.schedule.operation_models import ACTOR_MAX, WHY_MAX
 
 
 class Quarantine(models.Model):
-    """A block that cannot be merged, with what is known of its damage. Its own job, parked, holds it until release."""
+    """A block that cannot be merged, with the details of its damage. Its own parked job owns it until release."""
 
     class Cause(models.TextChoices):
-        DAMAGED = "damaged", "damaged"  # it failed alone, while others of its kind were merged by the same build
-        MISSING = "missing", "missing"  # the store has no object under its key
+        DAMAGED = "damaged", "damaged"  # it failed alone, while the same build merged other blocks of its kind
+        MISSING = "missing", "missing"  # the store has no object with its key
 
     block = models.ForeignKey("profiles.Block", on_delete=models.CASCADE, related_name="quarantines", db_index=False)
     job = models.ForeignKey("schedule.Job", on_delete=models.CASCADE, related_name="quarantines")

@@ -1,11 +1,10 @@
-"""What others may ask of the index: which datasets of which blocks to read, which labels there are, how much there is.
+"""Queries of the index for readers: datasets to read, labels, and statistics.
 
-Services are read in batches by row id (those of one name only where a matcher asks for it by equality: the name of a
-dataset is its service), and label matchers are decided on them; the datasets of the services that match
-are found by the end of their data, which lies inside the range or at most one span behind it. Reading stops when the
-answer is full, so that what is in memory follows the answer and not the tenant. All statements of an answer see one
-snapshot: a job's sources or its results, never both and never neither. Times are unix milliseconds, closed at both
-ends.
+Services are read in batches by row id (only those of one name if a matcher requires it by equality: the name of a
+dataset is its service), and label matchers are evaluated on them; the datasets of the matching services are found by
+the end of their data, which is inside the range or at most one span after it. Reading stops when the answer is full, so
+that memory depends on the answer and not on the tenant. All statements of an answer use one snapshot: a job's sources
+or its results, never both and never neither. Times are unix milliseconds, closed at both ends.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ SERVICE_NAME = "service_name"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexQuery:
-    """What to look for. ``labels`` are the label names to return; without them no labels are.
+    """A query. ``labels`` are the label names to return; if it is empty, no labels are returned.
 
-    With ``by_name`` a dataset without label sets, as old writers leave it, counts as one of the service of its name;
-    otherwise it can only be found without matchers. ``datasets_max`` bounds the datasets of one answer (0: any number).
+    With ``by_name`` a dataset without label sets, as old writers leave it, matches like one of the service of its name;
+    otherwise it is found only without matchers. ``datasets_max`` limits the datasets of one answer (0: no limit).
     """
 
     tenants: tuple[str, ...]
@@ -56,7 +55,7 @@ class IndexQuery:
     datasets_max: int = 0
 
     def check(self) -> None:
-        """Raise InvalidIndexQuery if there is no sense in it."""
+        """Raise InvalidIndexQuery if the query is invalid."""
         if not 0 < len(self.tenants) <= TENANTS_MAX or "" in self.tenants:
             raise InvalidIndexQuery(f"name 1 to {TENANTS_MAX} tenants")
         if not 0 <= self.start_ms <= self.end_ms < 1 << 63:
@@ -67,7 +66,7 @@ class IndexQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetFound:
-    """A matching dataset; ``position`` is its place in the block, ``labels`` what of its matching sets was asked for.
+    """A matching dataset; ``position`` is its index in the block, ``labels`` the requested labels of its matching sets.
 
     ``masks`` are the delete requests whose rows a reader must leave out (``engine.lanes.profiles.merge.masks``): its
     bytes obey only those up to ``masks_applied``.
@@ -106,7 +105,7 @@ class BlockFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantStatistics:
-    """The times of a tenant's live data; zeros if it has none."""
+    """The time range of a tenant's live data; zeros if it has none."""
 
     has_data: bool
     oldest_ms: int = 0
@@ -115,7 +114,7 @@ class TenantStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceFound:
-    """A service with live data: the times of it, and the label sets of its datasets (old writers: none)."""
+    """A service with live data: its time range, and the label sets of its datasets (old writers: none)."""
 
     name: str
     oldest_ms: int
@@ -125,7 +124,7 @@ class ServiceFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockPage:
-    """A part of an answer; ``cursor`` reads the next one, "" if there is none.
+    """A page of an answer; ``cursor`` selects the next one, "" on the last page.
 
     A block may be in several pages, each time with other datasets.
     """
@@ -150,10 +149,10 @@ def find_blocks(query: IndexQuery) -> list[BlockFound]:
 
 
 def find_page(query: IndexQuery, cursor: str = "") -> BlockPage:
-    """Return up to ``datasets_max`` datasets of the answer behind a cursor of the page before ("": from the first).
+    """Return up to ``datasets_max`` datasets of the answer after the cursor of the previous page ("": the first).
 
     All pages show the blocks that were live at the command index of the first one. Raises InvalidIndexQuery, or
-    IndexMoved when something was removed or hidden since then that may belong to the answer.
+    IndexMoved if data that may belong to the answer was removed or hidden since then.
     """
     query.check()
     if not query.datasets_max:
@@ -171,7 +170,7 @@ def find_page(query: IndexQuery, cursor: str = "") -> BlockPage:
 
 
 def find_labels(query: IndexQuery) -> list[Labels]:
-    """Return the distinct projections of the asked-for labels over matching datasets, sorted; none if none asked."""
+    """Return the distinct projections of matching datasets to the requested labels, sorted; empty without labels."""
     query.check()
     if not query.labels:
         return []
@@ -181,7 +180,7 @@ def find_labels(query: IndexQuery) -> list[Labels]:
 
 
 def tenant_statistics(tenant: str) -> TenantStatistics:
-    """Return the bounds of a tenant's live data; an unknown tenant has none. Costs a few reads per service."""
+    """Return the time range of a tenant's live data; zeros for an unknown tenant. Costs a few reads per service."""
     live = Dataset.objects.filter(
         tenant=OuterRef("tenant"), name=OuterRef("name"), block__state__in=LIVE_STATES
     ).order_by("max_time_ms")
@@ -191,7 +190,7 @@ def tenant_statistics(tenant: str) -> TenantStatistics:
     ).aggregate(first=Min("first_end"), last=Max("last_end"), span=Max("span_max_ms"))
     if ends["last"] is None:
         return TenantStatistics(has_data=False)
-    # What starts first ends at most one span after what ends first.
+    # The dataset that starts first ends at most one span after the one that ends first.
     early = Dataset.objects.filter(
         tenant__name=tenant,
         name__in=services.values("name"),
@@ -203,15 +202,15 @@ def tenant_statistics(tenant: str) -> TenantStatistics:
 
 
 def unknown_tenants(tenants: Iterable[str]) -> list[str]:
-    """Return those tenants of which the index never had a dataset, sorted."""
+    """Return the tenants of which the index never had a dataset, sorted."""
     known = TenantService.objects.filter(tenant__name__in=list(tenants)).values_list("tenant__name", flat=True)
     return sorted(set(tenants) - set(known.distinct()))
 
 
 def tenant_services(tenant: str) -> Iterator[ServiceFound]:
-    """Yield the services of a tenant with live data, by name. Costs a few reads per service, and opens no block.
+    """Yield the services of a tenant with live data, by name. Costs a few reads per service; reads no block.
 
-    The label sets of one service at a time are in memory.
+    Only the label sets of one service are in memory at a time.
     """
     masks = read_masks((tenant,))
     live = Dataset.objects.filter(tenant=OuterRef("tenant"), name=OuterRef("name"), block__state__in=LIVE_STATES)
@@ -224,7 +223,7 @@ def tenant_services(tenant: str) -> Iterator[ServiceFound]:
         .annotate(newest=Subquery(by_end.reverse().values("max_time_ms")[:1]))
         .exclude(newest=None)
         .annotate(early_end=ExpressionWrapper(first_end, output_field=BigIntegerField()))
-        # What starts first ends at most one span after what ends first.
+        # The dataset that starts first ends at most one span after the one that ends first.
         .annotate(
             oldest=Subquery(
                 live.filter(max_time_ms__lte=OuterRef("early_end")).order_by("min_time_ms").values("min_time_ms")[:1]
@@ -249,7 +248,7 @@ def tenant_services(tenant: str) -> Iterator[ServiceFound]:
 
 
 def _identity(query: IndexQuery) -> str:
-    """Return the text by which a cursor knows its query; the size of a page is no part of it."""
+    """Return the text that binds a cursor to its query; the page size is not part of it."""
     matchers = [str(matcher) for matcher in query.matchers]
     return repr((query.tenants, query.start_ms, query.end_ms, matchers, query.labels, query.by_name))
 
@@ -257,7 +256,7 @@ def _identity(query: IndexQuery) -> str:
 def _read_rows(
     query: IndexQuery, masks: Sequence[DeleteMask], blocks: Q, place: Place
 ) -> tuple[list[tuple], Place, bool]:
-    """Return the rows behind a place, at most ``datasets_max``; the place of the last one; whether there are more."""
+    """Return the rows after a place, at most ``datasets_max``; the place of the last one; whether there are more."""
     rows: list[tuple] = []
     last = place
     for after, until, services in _service_batches(query, place):
@@ -282,8 +281,9 @@ def _read_rows(
 def _service_batches(query: IndexQuery, place: Place) -> Iterator[tuple[int, int, list[tuple]]]:
     """Yield services by row id from the batch of a place on, with the row ids that bound each batch: (after, until].
 
-    Rows only come: a batch that is read again has what it had, and perhaps services of later blocks. Where a matcher
-    gives the service by equality, only datasets of that name are read, and dataset indexes, which have no name.
+    Rows are only added: a batch that is read again has the same rows, and perhaps services of later blocks. If a
+    matcher requires the service by equality, only datasets of that name are read, and dataset indexes, which have no
+    name.
     """
     tenants = list(Tenant.objects.filter(name__in=query.tenants).values_list("id", flat=True))
     columns = ["id", "tenant_id", "name_id", "label_sets_id", "span_max_ms"]
@@ -292,7 +292,7 @@ def _service_batches(query: IndexQuery, place: Place) -> Iterator[tuple[int, int
     listed = TenantService.objects.filter(tenant__in=tenants).order_by("id").values_list(*columns)
     for matcher in query.matchers:
         is_equality = matcher.name == SERVICE_NAME and matcher.operator is MatchOperator.EQUAL
-        if is_equality and matcher.value and matcher.value.isprintable():  # a database refuses NUL and surrogates
+        if is_equality and matcher.value and matcher.value.isprintable():  # databases reject NUL and surrogates
             listed = listed.filter(name__in=DatasetName.objects.filter(name__in=(matcher.value, "")).values("id"))
     after = place.services_after
     if place.services_until:
@@ -308,7 +308,7 @@ def _service_batches(query: IndexQuery, place: Place) -> Iterator[tuple[int, int
 
 
 def _matching_services(services: Iterable[tuple], query: IndexQuery) -> dict[tuple[int, int, int], int]:
-    """Return the keys (tenant, name, label sets) of services that match, with their spans; without matchers all do."""
+    """Return the keys (tenant, name, label sets) and spans of matching services; without matchers all match."""
     if not query.matchers:
         return {service[1:4]: service[4] for service in services}
     found: dict[tuple[int, int, int], int] = {}
@@ -325,8 +325,9 @@ def _matching_services(services: Iterable[tuple], query: IndexQuery) -> dict[tup
 def _dataset_rows(
     services: Mapping[tuple[int, int, int], int], query: IndexQuery, blocks: Q, place: Place, limit: int
 ) -> list[tuple]:
-    """Return datasets of these services in the range behind a place, by the end of their data; others of the same names
-    may be among them. At most ``limit`` (0: all).
+    """Return datasets of these services in the range after a place, by the end of their data.
+
+    Others of the same names may be among them. At most ``limit`` rows (0: all).
     """
     tenants, names, label_sets = (sorted(ids) for ids in map(set, zip(*services, strict=True)))
     found = Dataset.objects.filter(
@@ -343,7 +344,7 @@ def _dataset_rows(
     if place.dataset:
         found = found.filter(Q(max_time_ms__gt=place.end_ms) | Q(id__gt=place.dataset))
     if limit:
-        # No index has this order, so that the database does not choose one for it instead of the one by service.
+        # No index has this order, so that the database uses the index by service instead.
         found = found.order_by("max_time_ms", "id")[:limit]
     return list(
         found.values_list(
@@ -357,7 +358,7 @@ def _dataset_rows(
 
 
 def _blocks(rows: Sequence[tuple], query: IndexQuery, masks: Sequence[DeleteMask]) -> list[BlockFound]:
-    """Return the blocks of these rows, by tenant, shard and id; what else they need is read for them alone."""
+    """Return the blocks of these rows, by tenant, shard and id; further columns are read only for these rows."""
     labels = _projected_labels(rows, query)
     tables = _tables_of_contents(rows)
     blocks: dict[int, list[DatasetFound]] = {}
@@ -374,7 +375,7 @@ def _blocks(rows: Sequence[tuple], query: IndexQuery, masks: Sequence[DeleteMask
 
 
 def _projected_labels(rows: Iterable[tuple], query: IndexQuery) -> dict[int, tuple[Labels, ...]]:
-    """Return what was asked for of the matching sets, by row id of the lists that these rows have."""
+    """Return the requested labels of the matching sets by row id of the label sets."""
     found: dict[int, tuple[Labels, ...]] = {}
     ids = sorted({row[2] for row in rows}) if query.labels else []
     for part in _parts(ids, LABEL_SETS_PER_QUERY):
@@ -389,7 +390,7 @@ def _label_sets(stored: Iterable[Iterable[Sequence[str]]]) -> list[Labels]:
 
 
 def _is_visible(row: tuple, masks: Sequence[DeleteMask]) -> bool:
-    """Say whether no delete request hides the dataset of a row with its id whole."""
+    """Return whether no delete request hides all of the dataset of a row."""
     dataset = row[6:13]
     _, name, _, min_time_ms, max_time_ms, *_ = dataset
     return not any(
@@ -398,7 +399,7 @@ def _is_visible(row: tuple, masks: Sequence[DeleteMask]) -> bool:
 
 
 def _masks_of(dataset: tuple, masks: Sequence[DeleteMask]) -> tuple[DeleteMask, ...]:
-    """Return the masks of a dataset; to a tenant's dataset index those of every service apply."""
+    """Return the masks of a dataset; a tenant's dataset index gets the masks of all services."""
     tenant, name, format_number, min_time_ms, max_time_ms, _, applied = dataset
     if format_number == DATASET_INDEX:
         return tuple(mask for mask in masks if mask.tenant == tenant and mask.index > applied)
@@ -408,14 +409,14 @@ def _masks_of(dataset: tuple, masks: Sequence[DeleteMask]) -> tuple[DeleteMask, 
 
 
 def _tables_of_contents(rows: Iterable[tuple]) -> dict[tuple[int, int], tuple[int, ...]]:
-    """Return where the sections of these datasets are, from their blocks' metadata; not of blocks deleted since."""
+    """Return the section offsets of these datasets from their blocks' metadata, except for blocks deleted since."""
     positions: dict[int, list[int]] = {}
     for row in rows:
         positions.setdefault(row[3], []).append(row[4])
     tables: dict[tuple[int, int], tuple[int, ...]] = {}
     for part in _parts(sorted(positions), BLOCKS_PER_QUERY):
         for block_id, metadata in Block.objects.filter(id__in=part).values_list("id", "metadata"):
-            if not metadata:  # replaced and deleted since its rows were read: only where there was no snapshot
+            if not metadata:  # replaced and deleted since its rows were read: only possible without a snapshot
                 continue
             read = read_tables_of_contents(bytes(metadata), positions[block_id])
             tables |= {(block_id, position): table for position, table in read.items()}

@@ -1,9 +1,9 @@
-"""Pages of an answer about blocks: the cursor between them, and the snapshot that all of them show.
+"""Paging of queries: the cursor between pages, and the snapshot that all of them show.
 
-Every page shows the blocks that were live at the command index of the first one. Block rows keep the commands of their
-addition and of their removal, so that later pages leave out what was added since and still show what was replaced: a
-busy service does not make readers begin again. Additions commit in another order than their indexes: the indexes below
-the last that are still missing are part of the snapshot. What no row keeps makes readers begin again: a dropped or
+Every page shows the blocks that were live at the command index of the first one. Block rows record the commands of
+their addition and of their removal, so that later pages leave out blocks added since and still show replaced ones:
+readers of a busy service need not start again. Additions may commit in another order than their indexes: missing
+indexes below the last one are part of the snapshot. Changes that no row records make readers start again: a dropped or
 trimmed block, a deleted object, and a change of the delete requests (decision 0059).
 """
 
@@ -29,14 +29,14 @@ from webadmin.schedule.models import Command, PositionMark
 
 CURSOR_CHARS_MAX = 10_000
 COMMANDS_IN_FLIGHT_MAX = 1_000
-"""A command is taken to have ended, one way or the other, when so many later ones have committed."""
+"""A missing command counts as rolled back when this many later ones have committed."""
 GAPS_MAX = 200
 _BIGINT_END = 1 << 63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What a first page showed: the blocks of a command index in an epoch of the log, under these delete requests.
+    """The snapshot of a first page: a command index in an epoch of the log, and the delete requests then in force.
 
     ``gaps`` are the ranges of lower indexes, closed at both ends, whose commands had not committed.
     """
@@ -47,15 +47,18 @@ class Snapshot:
     masks: str
 
     def is_later(self, column: str) -> Q:
-        """Return the condition that the command in this column is none of those that the snapshot shows."""
+        """Return the condition that the command in this column is not part of the snapshot."""
         gaps = (Q(**{f"{column}__range": gap}) for gap in self.gaps)
         return reduce(or_, gaps, Q(**{f"{column}__gt": self.command_index}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The last dataset of a page: services with row ids in (``services_after``, ``services_until``] were read, and of
-    their datasets those up to this end of data and row id. Zeros: nothing yet."""
+    """The last dataset of a page.
+
+    Services with row ids in (``services_after``, ``services_until``] were read, and of their datasets those up to this
+    end of data and row id. Zeros: nothing was read yet.
+    """
 
     services_after: int = 0
     services_until: int = 0
@@ -65,21 +68,23 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
-    """Where the next page of a query begins. Its text is opaque to clients and grants nothing: each page is read with
-    the tenants that its credential allows."""
+    """The start of the next page of a query.
+
+    Its text is opaque to clients and grants no access: each page is limited to the tenants of its credential.
+    """
 
     query: str
     snapshot: Snapshot
     place: Place = field(default_factory=Place)
 
     def to_text(self) -> str:
-        """Return it as it goes over the wire."""
+        """Return the encoded cursor."""
         values = [_digest(self.query), *astuple(self.snapshot), *astuple(self.place)]
         return base64.urlsafe_b64encode(json.dumps(values).encode()).decode()
 
     @classmethod
     def parse(cls, text: str, query: str) -> Cursor:
-        """Read the cursor of an answer to this query. Raises InvalidIndexQuery."""
+        """Return the decoded cursor of an answer to this query. Raises InvalidIndexQuery."""
         if len(text) > CURSOR_CHARS_MAX:
             raise InvalidIndexQuery(f"cursor is longer than {CURSOR_CHARS_MAX} characters")
         try:
@@ -108,7 +113,7 @@ class Cursor:
 
 
 def read_snapshot(masks: Sequence[DeleteMask]) -> Snapshot:
-    """Return the present moment of the index, of which ``masks`` were just read."""
+    """Return the present snapshot of the index; ``masks`` were just read."""
     epoch = PositionMark.objects.values_list("epoch", flat=True).first() or ""
     last = list(Command.objects.order_by("-index").values_list("index", flat=True)[:COMMANDS_IN_FLIGHT_MAX])
     gaps = [(lower + 1, upper - 1) for upper, lower in pairwise(last) if upper - lower > 1]
@@ -127,7 +132,7 @@ def blocks_of(snapshot: Snapshot) -> Q:
 
 
 def check_unmoved(shown: Snapshot, now: Snapshot, tenants: Sequence[str]) -> None:
-    """Raise IndexMoved if rows that the snapshot showed may be gone or hidden by now."""
+    """Raise IndexMoved if rows of the snapshot may be deleted or hidden by now."""
     if shown == now:
         return
     is_other_history = shown.epoch != now.epoch or shown.command_index > now.command_index

@@ -1,4 +1,4 @@
-"""Queries of the index as they come over HTTP, and their answers: every value is checked here before it is used."""
+"""Decode and validate queries over HTTP, and encode their answers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from webadmin.lanes.profiles.queries import BlockFound, BlockPage, DatasetFound,
 
 FIELDS = {"tenants", "start_ms", "end_ms", "selector", "labels", "by_name", "datasets_max", "cursor"}
 DATASETS_MAX = 200_000
-"""Of one answer or page, which is made in memory and takes about half a kilobyte for each. A request may ask for
-fewer."""
+"""Maximum number of datasets of one answer or page.
+
+An answer is built in memory, about half a kilobyte per dataset. A request may set a lower limit.
+"""
 
 
 def query_from_json(body: Any, allowed: Collection[str]) -> IndexQuery:
-    """Read a query of a credential for ``allowed`` tenants. Raises InvalidIndexQuery or TenantNotAllowed."""
+    """Return the query of a credential for ``allowed`` tenants. Raises InvalidIndexQuery or TenantNotAllowed."""
     if not isinstance(body, dict):
         raise InvalidIndexQuery("the body is not a JSON object")
     if unknown := sorted(body.keys() - FIELDS):
@@ -48,7 +50,7 @@ def query_from_json(body: Any, allowed: Collection[str]) -> IndexQuery:
 
 
 def cursor_from_json(body: dict[str, Any]) -> str | None:
-    """Return the cursor of a request for a page, "" for the first; None if a complete answer is wanted.
+    """Return the cursor of a request for a page, "" for the first; None if a complete answer is requested.
 
     Raises InvalidIndexQuery.
     """
@@ -60,12 +62,12 @@ def cursor_from_json(body: dict[str, Any]) -> str | None:
 
 
 def answer_to_json(blocks: list[BlockFound], unknown_tenants: Sequence[str]) -> dict[str, Any]:
-    """Return the answer as it goes over the wire."""
+    """Return the answer as JSON."""
     return {"blocks": [_block_to_json(block) for block in blocks], "unknown_tenants": list(unknown_tenants)}
 
 
 def page_to_json(page: BlockPage, unknown_tenants: Sequence[str]) -> dict[str, Any]:
-    """Return a page of an answer as it goes over the wire."""
+    """Return a page of an answer as JSON."""
     return answer_to_json(page.blocks, unknown_tenants) | {"next": page.cursor}
 
 

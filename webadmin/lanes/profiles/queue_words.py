@@ -1,4 +1,4 @@
-"""Says of a level queue when a job is made of its blocks, and why."""
+"""Texts about when a job is made of a queue's blocks, and why."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from webadmin.adminkit import formatting as show
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFill:
-    """What decides when a queue is ready. Times are command time; ``blocks_max`` None: no policy for its level."""
+    """The numbers that decide when a queue is ready.
+
+    Times are command time; ``blocks_max`` None: no policy for its level.
+    """
 
     now_ms: int
     block_count: int
@@ -24,12 +27,12 @@ class QueueFill:
 
     @classmethod
     def from_row(cls, row: object) -> QueueFill:
-        """Take the numbers of a row of ``queues_for_list``."""
+        """Return the numbers of a row of ``queues_for_list``."""
         return cls(**{name: getattr(row, name) for name in cls.__slots__})
 
 
 def ready_badge(fill: QueueFill) -> SafeString | str:
-    """Return whether the queue is ready, or when it will be."""
+    """Return a badge: whether the queue is ready, or when it will be."""
     if not fill.block_count or fill.ready_at_ms is None:
         return show.badge("empty", "quiet")
     if fill.blocks_max is None:
@@ -41,7 +44,7 @@ def ready_badge(fill: QueueFill) -> SafeString | str:
 
 
 def ready_reason(fill: QueueFill) -> str:
-    """Return in words why the queue is ready or what it waits for."""
+    """Return why the queue is ready, or what is missing, in words."""
     if not fill.block_count or fill.ready_at_ms is None or fill.oldest_arrival_ms is None:
         return "nothing waits"
     if fill.blocks_max is None or fill.age_seconds is None:

@@ -1,4 +1,4 @@
-"""What it takes to register a block, and which metadata the index refuses."""
+"""Registration of a block, and validation of its metadata."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from webadmin.lanes.profiles.models import DATASET_NAME_MAX, OBJECT_KEY_MAX
 
 LEVEL_MAX = 100
 SIZE_MAX = 1 << 40
-"""No merge reads a terabyte; and queues and statistics add sizes up, in numbers that end at 2^63."""
+"""Maximum size of a block in bytes: sums of sizes in queues and statistics must stay below 2^63."""
 PARTITION_MS = 6 * 3600 * 1000
 LEDGER_MS = 7 * 24 * 3600 * 1000
-"""How long an accepted id is remembered; ids that are older by their own time are refused."""
+"""How long an accepted id is remembered; older ids, by the time in them, are refused."""
 CLOCK_ERROR_MS = 3600 * 1000
-"""How far a writer's clock may be ahead of the database's."""
+"""How far a writer's clock may be ahead of the database's, in milliseconds."""
 DATA_AHEAD_MS = 24 * 3600 * 1000
-"""How far data may be ahead: profiles carry the time of the machine that made them."""
+"""How far the time of data may be in the future: profiles have the time of the machine that recorded them."""
 LABEL_TEXT_MAX = 1 << 20
-"""A message can name one long text a million times: what it stands for is bounded, not only its bytes."""
+"""Maximum length of a block's expanded label texts: a message can refer to a long text a million times."""
 CLOCK_CODES = {"id_too_old", "id_in_future", "data_in_future"}
-"""Refusals that depend on when it is: a block that was accepted at another time is a repetition all the same."""
+"""Refusals that depend on the present time: a block that was accepted earlier is still a duplicate."""
 DATASETS_MAX = 100_000
-"""More than any writer's tenants times services in half a second; each is a row."""
+"""Maximum number of datasets of a block, each of which is a row; far more than writers need for half a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockRegistration:
-    """A block to register. ``metadata`` is the protobuf form of ``meta``; ``crc32c`` is None if nobody computed it.
+    """A block to register. ``metadata`` is the protobuf form of ``meta``; ``crc32c`` is None if unknown.
 
     ``masks_applied`` is the index of the last delete command that its bytes obey.
     """
@@ -51,7 +51,7 @@ class BlockRegistration:
 
     @classmethod
     def of(cls, meta: BlockMeta, *, object_key: str | None = None, crc32c: int | None = None) -> BlockRegistration:
-        """Register ``meta.size`` bytes under the key that follows from the metadata, or under another one."""
+        """Return the registration of ``meta.size`` bytes under ``object_key`` (default: derived from ``meta``)."""
         return cls(
             meta=meta,
             metadata=encode_metadata(meta),
@@ -73,22 +73,22 @@ class BlockRegistration:
         return self.meta.compaction_level >= COMPACTION_LEVEL_MAX
 
     def queue_key(self) -> QueueKey:
-        """Return the queue in which the block waits, unless it is final."""
+        """Return the queue of the block; not used for final blocks."""
         return (KIND, self.meta.tenant, self.meta.shard, self.meta.compaction_level)
 
     def content_digest(self) -> str:
-        """Return what tells a repeated registration from a different block under the same id."""
+        """Return the digest that distinguishes a repeated registration from a different block with the same id."""
         return hashlib.sha256(self.size_bytes.to_bytes(8, "big") + self.metadata).hexdigest()
 
 
 def check_registration(
     registration: BlockRegistration, *, remembered_from_ms: int | None, now_ms: int | None = None
 ) -> None:
-    """Raise BlockRefused if the index cannot hold this block, or could not tell whether it was here before.
+    """Raise BlockRefused if the block is invalid or if the ledger cannot tell whether it is a duplicate.
 
     ``remembered_from_ms`` is the time in the oldest id that the ledger surely remembers, None to accept any age. With
-    ``now_ms`` (wall time) ids and data from the future are refused too: they would never grow old; and datasets that
-    leave their block's time, which other writers' old blocks may have.
+    ``now_ms`` (wall-clock time) ids and data from the future are refused too, since they would never expire; and
+    datasets beyond their block's time, which old blocks of other writers may have.
     """
     meta = registration.meta
     try:
@@ -106,7 +106,7 @@ def check_registration(
 
 
 Problem = tuple[str, str]
-"""A stable code, and words."""
+"""A stable code, and a message."""
 
 
 def _time_problem(registration: BlockRegistration, now_ms: int) -> Problem | None:
@@ -165,5 +165,5 @@ def _dataset_problems(meta: BlockMeta, size_bytes: int) -> Iterator[Problem]:
 
 @functools.lru_cache(maxsize=10_000)
 def label_text_size(labels: tuple[Labels, ...]) -> int:
-    """Return how many characters a list of label sets has when every one is written out, with its commas."""
+    """Return the number of characters of a list of label sets written out in full, including commas."""
     return sum(len(name) + len(value) + 2 for label_set in labels for name, value in label_set) + len(labels)

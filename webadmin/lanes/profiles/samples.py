@@ -1,4 +1,4 @@
-"""The samples of ``/metrics`` about profile blocks: a fixed number of queries over sums and partial indexes."""
+"""The metrics of profile blocks on ``/metrics``: a fixed number of queries over sums and partial indexes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index's requests and answers as the OpenAPI page shows them; what checks them is named beside each."""
+"""The index's requests and answers for the OpenAPI schema; the code that validates them is named beside each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a block is in its life, and which moves it may make."""
+"""States of a block and their transitions."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from django.db import models
 
 
 class BlockState(models.TextChoices):
-    """Every live block is in exactly one of the first four states: nothing is ever in limbo."""
+    """Every live block is in exactly one of the first four states."""
 
-    QUEUED = "queued", "queued"  # waits in the queue of its tenant, shard and level
+    QUEUED = "queued", "queued"  # in the queue of its tenant, shard and level
     OWNED = "owned", "owned"  # a source of exactly one job
-    PARKED = "parked", "parked"  # kept out of compaction with a reason, still served to queries
-    FINAL = "final", "final"  # of the highest level: nothing left to do
+    PARKED = "parked", "parked"  # excluded from compaction with a reason, still read by queries
+    FINAL = "final", "final"  # of the highest level: not merged again
     REPLACED = "replaced", "replaced"  # its results are live; its object waits for deletion
     DROPPED = "dropped", "dropped"  # past retention, or deleted on request; its object waits for deletion
-    DELETED = "deleted", "deleted"  # its object is gone; the row is history
+    DELETED = "deleted", "deleted"  # its object is deleted; the row is history
 
 
 LIVE_STATES = (BlockState.QUEUED, BlockState.OWNED, BlockState.PARKED, BlockState.FINAL)

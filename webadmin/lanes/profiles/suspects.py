@@ -19,13 +19,15 @@ from webadmin.schedule.register import BAD_OUTCOMES, is_kind
 ROUND_MS = 30_000
 LARGE_JOBS_MAX = 100
 LONE_BLOCKS_MAX = 200
-"""How many jobs one round of isolation looks at: the next one, seconds later, looks at others."""
+"""Maximum number of jobs in one round of isolation; the next round, seconds later, takes others."""
 
 
 def evicted_jobs() -> list[Job]:
-    """Return jobs parked for their failures with what they were split from: first those that can be split, then those
-    of one block, the one that failed last first: it is the likeliest to have a control by now. Of more than one round
-    can look at, each round takes others, so that some that have to wait hide nobody."""
+    """Return jobs parked for their failures with the jobs they were split from.
+
+    First those that can be split, then those of one block, the one that failed last first: it is the likeliest to have
+    a control by now. If there are too many for one round, rounds alternate, so that waiting jobs do not hide others.
+    """
     evicted = Job.objects.filter(is_kind(ParkedKind.EVICTED), lane=PROFILES, state=JobState.PARKED)
     evicted = evicted.select_related("split_from")  # a group of another lane is never split
     large = evicted.filter(source_count__gt=1).order_by("added_at_ms", "id")
@@ -34,7 +36,7 @@ def evicted_jobs() -> list[Job]:
 
 
 def _turn_of(jobs: QuerySet[Job], count_max: int) -> QuerySet[Job]:
-    """Return those whose turn it is: all of them, or the next so many every ``ROUND_MS``."""
+    """Return all of the jobs, or the next ``count_max`` ones in every interval of ``ROUND_MS``."""
     pages = -(-jobs.count() // count_max)
     first = (read_time().wall_ms // ROUND_MS % pages) * count_max if pages else 0
     return jobs[first : first + count_max]
@@ -48,9 +50,9 @@ def sources_of(job: Job) -> list[Block]:
 
 
 def read_suspect(job: Job, sources: Iterable[Block]) -> Suspect:
-    """Return the evidence against a parked job; which objects are missing is for the store to say.
+    """Return the evidence against a parked job; missing objects are determined by the store.
 
-    Attempts before its last release from quarantine were held against it once and count no more.
+    Attempts before its last release from quarantine no longer count.
     """
     split = getattr(job, "split_from", None)
     released_ms = job.quarantines.aggregate(last=Max("released_at_ms"))["last"]

@@ -1,4 +1,4 @@
-"""The addresses of profile blocks, their policies, quarantine and deletion."""
+"""The URLs of profile blocks, their policies, quarantine and deletion."""
 
 from __future__ import annotations
 

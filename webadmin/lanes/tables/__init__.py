@@ -1,1 +1,1 @@
-"""Tables of plain Parquet files, compacted chunk by chunk of their timeline."""
+"""Tables of plain Parquet files, compacted by chunks of their timeline."""

@@ -1,4 +1,4 @@
-"""Tables in the admin: how each stands, its chunks and tasks."""
+"""Admin pages of tables, chunks and tasks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ JOB_TONES = {"running": "busy", "waiting": "quiet", "blocked": "quiet", "parked"
 
 
 class StandingChangeList(BoundedChangeList):
-    """Asks how the listed tables stand once for all of them."""
+    """A change list that reads the standings of the listed tables in one pass."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
@@ -55,7 +55,7 @@ class StandingChangeList(BoundedChangeList):
 
 @admin.register(DataSource)
 class DataSourceAdmin(OrderedAdmin):
-    """Tables, and how each stands."""
+    """Tables with their standings."""
 
     list_display = (
         "name_cell",
@@ -135,7 +135,7 @@ class DataSourceAdmin(OrderedAdmin):
 
 @admin.register(Chunk)
 class ChunkAdmin(OrderedAdmin):
-    """Chunks of tables, the newest first."""
+    """Chunks of tables, newest first."""
 
     list_display = ("name_cell", "source_cell", "state", "segments", "largest", "priority_cell", "reason_cell")
     list_filter = (ChunkStateFilter, SourceFilter)
@@ -194,7 +194,7 @@ class ChunkAdmin(OrderedAdmin):
 
 @admin.register(Task)
 class TaskAdmin(ReadOnlyAdmin):
-    """Tasks of tables, the last first."""
+    """Tasks of tables, newest first."""
 
     list_display = ("id_cell", "source_cell", "interval", "size", "state_cell", "priority_cell", "made")
     list_filter = (TaskStateFilter, SourceFilter)
@@ -318,5 +318,5 @@ def _chunks_table(task: Task) -> Table:
     )
 
 
-# Django finds pages through this module.
+# Registers the admin classes of files.
 from webadmin.lanes.tables import admin_files  # noqa: E402, F401

@@ -1,4 +1,4 @@
-"""Files of tables in the admin: what readers see, what was kept out and why; and orders about chunks."""
+"""Admin pages of files, bad files and chunk actions."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ SEGMENT_TONES = {
 
 
 class SegmentStateFilter(StateFilter):
-    """Files of one state."""
+    """Filter files by state."""
 
     states = SegmentState
 
 
 @admin.register(Segment)
 class SegmentAdmin(ReadOnlyAdmin):
-    """Files of tables, the last first."""
+    """Files of tables, newest first."""
 
     list_display = ("path_cell", "source_cell", "interval", "size", "state_cell", "came")
     list_filter = (SegmentStateFilter, SourceFilter)
@@ -110,7 +110,7 @@ def _count(number: int | None) -> str:
 
 @admin.register(BadFile)
 class BadFileAdmin(OrderedAdmin):
-    """Files that could not be read, those still kept out first."""
+    """Files that could not be read; files still in quarantine first."""
 
     list_display = ("path_cell", "source_cell", "reason", "since", "state_cell")
     list_filter = (SourceFilter,)
@@ -170,7 +170,7 @@ class BadFileAdmin(OrderedAdmin):
 
 @admin.register(ChunkOrder)
 class ChunkOrderAdmin(OrderedAdmin):
-    """What operators ordered of chunks, the last first."""
+    """Chunk actions of operators, newest first."""
 
     list_display = ("kind_cell", "source_cell", "interval", "actor", "why", "state_cell")
     list_filter = (SourceFilter,)

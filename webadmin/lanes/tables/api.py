@@ -1,6 +1,6 @@
-"""Tables over HTTP: creating and changing them, saying which files are in them, asking how they are.
+"""REST API of tables: create and change them, register files, read their state.
 
-The tenant stands in the address; a credential that lists others is refused.
+The tenant is part of the URL; a credential of other tenants is rejected.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class TableView(APIView):
     permission_classes: ClassVar[list[type[BasePermission]]] = [MayReadTables]
 
     def get_permissions(self) -> list[BasePermission]:
-        """Whoever changes something needs another scope than who only asks."""
+        """Return the permissions: write requests need another scope than read requests."""
         return [MayWriteTables()] if self.request.method == "POST" else [MayReadTables()]
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Check that the credential is for the tenant of the address."""
+        """Check that the credential is valid for the tenant in the URL."""
         super().initial(request, *args, **kwargs)
         listed = listed_tenants(request.user)
         if not listed & {ANY_TENANT, kwargs["tenant"]}:
@@ -64,16 +64,16 @@ class TableView(APIView):
 
     @cached_property
     def table(self) -> DataSource:
-        """The table of the address."""
+        """Return the table named in the URL."""
         return find_table(self.kwargs["tenant"], self.kwargs["name"])
 
     @property
     def tenant_shown_to(self) -> str | None:
-        """The tenant that the answer is for; None: it is for an operator, who is shown paths of the server."""
+        """Return the tenant that the response is for; None for an operator, who may see paths of the server."""
         return None if is_operator(self.request.user) else self.kwargs["tenant"]
 
     def read(self, shape: type[Serializer]) -> tuple[Fields, Order]:
-        """Return the body's fields, which are those of this shape, and who asks why."""
+        """Return the fields of the body, validated against ``shape``, and the actor with the reason."""
         return read_order(self.request, shape)
 
 

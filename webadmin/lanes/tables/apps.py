@@ -1,4 +1,4 @@
-"""This app owns the timelines of tables: data sources, segments, the state of every chunk, tasks, manifests."""
+"""Django app that owns the timelines of tables: data sources, segments, chunks, tasks, manifests."""
 
 from django.apps import AppConfig
 

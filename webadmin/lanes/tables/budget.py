@@ -1,4 +1,4 @@
-"""How many bytes of a table may be rewritten in a day, what of that is used, and what waits."""
+"""Daily limit of bytes to rewrite per table: the limit, its use, and the backlog."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from webadmin.lanes.tables.task_models import Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Bytes a day (0: no limit), those of tasks whose turn it was within the last 24 hours, and what waits for it.
+    """Limit in bytes per day (0: none), bytes of tasks admitted within the last 24 h, and bytes of waiting tasks.
 
-    ``refills_in_ms`` is when the first of those tasks counts no more.
+    ``refills_in_ms`` is the time until the oldest of the admitted tasks no longer counts.
     """
 
     limit: int
@@ -28,17 +28,17 @@ class Budget:
 
     @property
     def left(self) -> int:
-        """How many bytes may still be rewritten now."""
+        """Return how many bytes may still be rewritten now."""
         return max(0, self.limit - self.used)
 
     @property
     def is_spent(self) -> bool:
-        """Say whether nothing more may be rewritten now."""
+        """Return whether the budget is used up."""
         return bool(self.limit) and not self.left
 
 
 def read_budget(source: DataSource) -> Budget:
-    """Return what is used of the budget of a table."""
+    """Return the rewrite budget of a table and its use."""
     now_ms = dialect.clock_ms()
     own = Task.objects.filter(source=source)
     used = own.filter(admitted_at_ms__gt=now_ms - DAY_MS).aggregate(size=Sum("byte_count"), first=Min("admitted_at_ms"))

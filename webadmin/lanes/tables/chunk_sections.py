@@ -1,4 +1,4 @@
-"""What is shown of one chunk, on its page and beside the timeline: why it is as it is, its terms, segments, history."""
+"""Sections of one chunk, for its page and the timeline: reason, priority terms, segments, history."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TERMS = (
     ("alignment", "weight_alignment", "the share of bytes in segments that reach into other chunks"),
     ("recency", "weight_recency", "how new it is: half after each half-life"),
 )
-"""The terms of a priority: name in what was looked at, weight in the policy, meaning."""
+"""Terms of the priority: name in the analysis, weight in the policy, meaning."""
 
 
 def chunk_name(chunk: Chunk) -> str:
@@ -61,7 +61,7 @@ def _short(moment: str) -> str:
 
 
 def state_badge(chunk: Chunk) -> SafeString:
-    """Return the state of a chunk in a word."""
+    """Return the badge of the chunk's state."""
     if chunk.is_quarantined:
         return show.badge("quarantined", "bad", chunk.quarantine_reason)
     state = ChunkStanding(chunk.state)
@@ -69,14 +69,14 @@ def state_badge(chunk: Chunk) -> SafeString:
 
 
 def state_words(chunk: Chunk) -> str:
-    """Return what its state means for a chunk."""
+    """Return the meaning of the chunk's state."""
     if chunk.is_quarantined:
         return "set aside after failures until it changes, its policy does, or an operator releases it"
     return MEANINGS[ChunkStanding(chunk.state)]
 
 
 def chunk_notices(chunk: Chunk) -> list[Notice]:
-    """Return what needs to be known first of a chunk."""
+    """Return the notices at the top of a chunk's page."""
     notices = []
     if chunk.is_quarantined:
         notices.append(Notice(tone="bad", text=f"Set aside after {_failures(chunk)}: {chunk.quarantine_reason}"))
@@ -92,7 +92,7 @@ def chunk_notices(chunk: Chunk) -> list[Notice]:
 
 
 def chunk_name_of(order: ChunkOrder) -> str:
-    """Return the interval of an order, in UTC."""
+    """Return the interval of a chunk action, in UTC."""
     return f"{_short(show.moment_text(order.start_ms))} … {_short(show.moment_text(order.end_ms))}"
 
 
@@ -101,7 +101,7 @@ def _failures(chunk: Chunk) -> str:
 
 
 def orders_of(chunk: Chunk) -> list[ChunkOrder]:
-    """Return the orders in force that touch a chunk."""
+    """Return the active actions that overlap a chunk."""
     orders = ChunkOrder.objects.filter(source=chunk.source_id, ended_at_ms=None)
     return list(orders.filter(start_ms__lt=chunk.end_ms, end_ms__gt=chunk.start_ms).order_by("id")[:HISTORY_SHOWN])
 
@@ -160,7 +160,7 @@ def _terms(chunk: Chunk, policy: Policy) -> Table:
 
 
 def segments_of(chunk: Chunk) -> list[Segment]:
-    """Return the files of a chunk that readers see, and those kept out; one more than are shown if there are more."""
+    """Return the visible and the quarantined files of a chunk, at most one more than are shown."""
     inside = Q(is_spanning=False, start_ms__gte=chunk.start_ms, start_ms__lt=chunk.end_ms)
     touching = Q(is_spanning=True, start_ms__lt=chunk.end_ms, end_ms__gt=chunk.start_ms)
     shown = Segment.objects.filter(inside | touching, source=chunk.source_id)

@@ -1,4 +1,4 @@
-"""What is rewritten for what comes in: bytes a day, and chunks that are rewritten again and again."""
+"""Write amplification of a table: bytes rewritten per day, and chunks that are rewritten repeatedly."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from webadmin.lanes.tables.task_models import Task, TaskChunk
 DAYS = 14
 AGAIN_DAYS = 7
 AGAIN_MIN = 4
-"""Commits of one chunk within ``AGAIN_DAYS`` from which on it is rewritten again and again: a late file a day would
-need a commit a day, which is worth a look."""
+"""Commits of one chunk within ``AGAIN_DAYS`` from which it counts as rewritten repeatedly.
+
+One late file per day causes one commit per day, which an operator should know.
+"""
 AGAIN_SHOWN = 20
 DAY_MS = DAY_S * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Day:
-    """A day in UTC: bytes registered, bytes of chunks that tasks read, and that they wrote."""
+    """One day in UTC: bytes registered, and bytes of chunks that tasks read and wrote."""
 
     start_ms: int
     came_in: int
@@ -32,21 +34,21 @@ class Day:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Churn:
-    """The last days, the newest first, and the chunks (start, end, commits) that were rewritten again and again."""
+    """The last days, newest first, and the chunks (start, end, commits) that were rewritten repeatedly."""
 
     days: tuple[Day, ...]
     again: tuple[tuple[int, int, int], ...]
     read_again: int
-    """Bytes of commits of chunks that had been committed before within ``AGAIN_DAYS``."""
+    """Bytes read by commits of chunks that were already committed within ``AGAIN_DAYS``."""
 
     @property
     def is_alarming(self) -> bool:
-        """Say whether somebody should look."""
+        """Return whether an operator should be alerted."""
         return bool(self.again)
 
 
 def read_churn(source: DataSource) -> Churn:
-    """Return what was rewritten of a table lately, of its last tasks and registrations."""
+    """Return the recent rewrites of a table, from its latest tasks and registrations."""
     now_ms = dialect.clock_ms()
     first_ms = now_ms - now_ms % DAY_MS - (DAYS - 1) * DAY_MS
     came_in: defaultdict[int, int] = defaultdict(int)
@@ -76,7 +78,7 @@ def read_churn(source: DataSource) -> Churn:
 
 
 def _commits(source: DataSource, since_ms: int) -> list[tuple[int, int, int, int, int | None]]:
-    """Return the commits of chunks since a moment, in their order, of the table's last tasks."""
+    """Return the commits of chunks since ``since_ms`` in order, from the table's latest tasks."""
     last = Task.objects.filter(source=source, state=TaskState.DONE).order_by("-id").values_list("id", flat=True)
     first = last[RECENT_MAX : RECENT_MAX + 1].first() or 0
     rows = TaskChunk.objects.filter(task__gt=first, source=source, outcome__in=COMMITTED, ended_at_ms__gte=since_ms)

@@ -1,4 +1,4 @@
-"""How long the texts of a table's rows may be."""
+"""Maximum lengths of text columns."""
 
 from __future__ import annotations
 

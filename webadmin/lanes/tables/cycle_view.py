@@ -1,4 +1,4 @@
-"""Reads what one turn of a table's controller rests on: what changed, what is tied to it, the queue, and no more."""
+"""Read the input of one controller cycle of a table: changed chunks, what shares segments with them, the queue."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from webadmin.lanes.tables.states import ChunkOrderKind, ChunkStanding, TaskStat
 from webadmin.lanes.tables.task_models import Task, TaskChunk, TaskDependency
 
 CHUNKS_MAX = 5_000
-"""Changed chunks that one turn looks at."""
+"""Maximum number of changed chunks that one cycle analyses."""
 _TUPLES = ("keys", "shared", "shared_tombstones")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleView:
-    """A turn's snapshot and what applying its decisions needs besides: rows of chunks by start, open tasks by name.
+    """The snapshot of a cycle, and what applying its decisions needs: chunk rows by start, open tasks by name.
 
-    ``turn`` and ``changes`` (by chunk) tell whether anything came between. ``is_rest`` says that more has changed than
-    one turn looks at.
+    ``turn`` and ``changes`` (by chunk) detect concurrent changes. ``is_rest`` is set if more chunks have changed than
+    one cycle analyses.
     """
 
     snapshot: CycleSnapshot
@@ -53,9 +53,9 @@ class CycleView:
 
 
 def read_cycle(source: DataSource, *, room: int) -> CycleView:
-    """Read what a turn of this table rests on; ``room`` is how many more jobs the schedule takes.
+    """Return the input of a cycle; ``room`` is the number of jobs that still fit on the schedule.
 
-    Raises TableRefused for a policy that cannot be.
+    Raises TableRefused for an invalid policy.
     """
     row = DataSource.objects.get(id=source.id)
     own = Policy.objects.get(source=row)
@@ -94,8 +94,11 @@ def read_cycle(source: DataSource, *, room: int) -> CycleView:
 
 
 def _changed(source: DataSource, now_ms: int) -> list[Chunk]:
-    """Return the chunks to look at: those that changed, those of which time alone may say something else, and those
-    worth compacting that no open task has."""
+    """Return the chunks to analyse.
+
+    These are changed chunks, chunks whose state may change with time alone, and chunks worth compacting without an open
+    task.
+    """
     due = Q(is_dirty=True) | Q(look_again_ms__lte=now_ms)
     chunks = Chunk.objects.filter(source=source).order_by("start_ms")
     changed = list(chunks.filter(due)[:CHUNKS_MAX])
@@ -109,8 +112,10 @@ def _rows(
     tasks: Iterable[Task],
     waiting_max: int,
 ) -> dict[int, Chunk]:
-    """Return the rows of these stretches, of the tasks that touch them, and of the best of what was put off; and with
-    each those that it shares a segment with."""
+    """Return the chunk rows of ``extents``, of overlapping tasks, and of the best deferred chunks, by start.
+
+    Includes all chunks that share a segment with one of them.
+    """
     rows = _within(source, extents)
     touching = [task for task in tasks if any(task.start_ms < high and low < task.end_ms for low, high in extents)]
     stretches = [(task.start_ms, task.end_ms) for task in touching]
@@ -135,12 +140,12 @@ def _within(source: DataSource, intervals: Iterable[Interval]) -> dict[int, Chun
 
 
 def open_tasks(source: DataSource) -> list[Task]:
-    """Return the tasks of a table that are not over, with their jobs."""
+    """Return the open tasks of a table with their jobs."""
     return list(Task.objects.filter(source=source, state=TaskState.OPEN).select_related("job").order_by("id"))
 
 
 def queue_of(tasks: Iterable[Task]) -> list[QueuedTask]:
-    """Return the open tasks as the planner sees them: those that were admitted run, if a worker has them or not."""
+    """Return the open tasks as the planner sees them: admitted tasks count as running even without a worker."""
     by_id = {task.id: task for task in tasks}
     digests: dict[int, list[tuple[int, str]]] = {task_id: [] for task_id in by_id}
     chunks = TaskChunk.objects.filter(task__in=by_id).order_by("start_ms")
@@ -173,12 +178,12 @@ def queue_of(tasks: Iterable[Task]) -> list[QueuedTask]:
 
 
 def _is_parked(task: Task) -> bool:
-    """Say whether an operator took its job out of the schedule: it keeps its chunks, and takes nobody's place."""
+    """Return whether an operator parked the task's job: it keeps its chunks but uses no place in the queue."""
     return task.job is not None and task.job.state == JobState.PARKED
 
 
 def queue_limits(policy: Policy, tasks: Iterable[Task], room: int) -> QueueLimits:
-    """Return the limits of a table: no more tasks wait than the schedule takes, and parked ones run in vain."""
+    """Return the queue limits of a table: waiting tasks are limited by ``room``, and parked tasks do not count."""
     limits, every = limits_of(policy), list(tasks)
     waiting = sum(task.admitted_at_ms is None for task in every)
     parked = sum(_is_parked(task) for task in every)
@@ -192,7 +197,7 @@ def queue_limits(policy: Policy, tasks: Iterable[Task], room: int) -> QueueLimit
 
 
 def _urgent(source: DataSource, chunks: Iterable[Chunk]) -> frozenset[int]:
-    """Return the starts of chunks that an operator wants compacted now."""
+    """Return the starts of chunks that an operator requested to compact now."""
     orders = ChunkOrder.objects.filter(source=source, kind=ChunkOrderKind.NOW, ended_at_ms=None)
     wanted = list(orders.values_list("start_ms", "end_ms"))
     if not wanted:
@@ -203,7 +208,7 @@ def _urgent(source: DataSource, chunks: Iterable[Chunk]) -> frozenset[int]:
 
 
 def budget_left(policy: Policy) -> int | None:
-    """Return how many bytes may still be merged of the budget of a day, None without one."""
+    """Return how many bytes of the daily budget are left, None without a budget."""
     return read_budget(policy.source).left if policy.bytes_per_day else None
 
 
@@ -224,11 +229,11 @@ def stored(row: Chunk) -> StoredChunk:
 
 
 def looked_chunk(told: Mapping[str, Any]) -> LookedChunk:
-    """Return what was looked at from its JSON form."""
+    """Return the analysis of a chunk from its JSON form."""
     lists = {name: tuple(told[name]) for name in _TUPLES}
     return LookedChunk(**{**told, **lists, "action": Action(told["action"])})
 
 
 def looked_json(chunk: LookedChunk) -> dict[str, Any]:
-    """Return what was looked at in the form that a row keeps."""
+    """Return the analysis of a chunk in the JSON form that a row stores."""
     return asdict(chunk)

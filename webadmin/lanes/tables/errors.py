@@ -1,4 +1,4 @@
-"""What is refused about tables; the message says what to change."""
+"""Errors of tables; each message names what to change."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from engine.core.errors import LithifyError
 
 
 class TableRefused(LithifyError):
-    """A table cannot be created or changed like this."""
+    """A table cannot be created or changed as requested."""
 
     code = "table_refused"
 
@@ -18,18 +18,18 @@ class TableMissing(LithifyError):
 
 
 class TableExists(LithifyError):
-    """The name is taken, or the place belongs to another table."""
+    """The name is in use, or the URL belongs to another table."""
 
     code = "name_taken"
 
 
 class RegistrationRefused(LithifyError):
-    """Files cannot come into the timeline like this, or an interval cannot be dropped; nothing was changed."""
+    """Files cannot be registered, or an interval cannot be dropped; nothing was changed."""
 
     code = "registration_refused"
 
 
 class IntervalRefused(RegistrationRefused):
-    """An interval cannot be: it ends before it begins, cuts chunks or files, or touches too many chunks."""
+    """An interval is invalid: it ends before it begins, cuts chunks or files, or touches too many chunks."""
 
     code = "interval_refused"

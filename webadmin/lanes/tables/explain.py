@@ -1,4 +1,4 @@
-"""Says of a file or a chunk of a table where it is, why, and what would change it."""
+"""Explain the state of a file or chunk of a table, the reason, and what would change it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOUND_MAX = 20
 
 
 def explain_path(path: str, source: DataSource | None = None) -> list[Explanation]:
-    """Explain every file of this path, or that of one table: it is unique in its table only."""
+    """Explain every file with this path, or the one of ``source``. A path is unique only within a table."""
     found = Segment.objects.filter(path=path).select_related("source", "replaced_by")
     held = BadFile.objects.filter(path=path, segment=None, released_at_ms=None).select_related("source")
     if source is not None:
@@ -30,7 +30,7 @@ def explain_path(path: str, source: DataSource | None = None) -> list[Explanatio
 
 
 def explain_table(name: str) -> list[Explanation]:
-    """Explain the table ``tenant/name``, if there is one."""
+    """Explain the table ``tenant/name``; an empty list if there is none."""
     tenant, _, table = name.partition("/")
     return [_table(source) for source in DataSource.objects.filter(tenant=tenant, name=table)]
 
@@ -86,7 +86,7 @@ def _bad(row: BadFile) -> Explanation:
 
 
 def explain_chunk(source: DataSource, time_ms: int) -> Explanation:
-    """Explain the chunk of a table that an instant lies in."""
+    """Explain the chunk of a table that contains an instant."""
     chunk = Chunk.objects.filter(source=source, start_ms__lte=time_ms, end_ms__gt=time_ms).first()
     if chunk is None:
         subject = f"The chunk of {source} at {moment_text(time_ms)}"
@@ -107,7 +107,7 @@ def _why(chunk: Chunk) -> str:
 
 
 def _next(chunk: Chunk) -> str:
-    """Say what would change a chunk's state."""
+    """Return what would change the state of a chunk."""
     source = chunk.source
     if source.is_paused:
         return "the table is paused: resuming it lets it be planned"

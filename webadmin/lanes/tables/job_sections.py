@@ -1,4 +1,4 @@
-"""What the page of a job over a table shows: its task, its chunks with what became of them, and its files."""
+"""Sections of the job page for tables: the task, its chunks with their outcomes, and its files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROWS_SHOWN = 100
 
 
 def job_sections(job: Job) -> list[Section]:
-    """Return the sections; none if the job's task is not known any more."""
+    """Return the sections; an empty list if the job's task is no longer recorded."""
     task = Task.objects.filter(job=job).select_related("source").first()
     if task is None:
         return []

@@ -1,4 +1,4 @@
-"""What the lane of tables says of itself on progress and standstill."""
+"""Progress and problem reports of the lane of tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from webadmin.schedule.lanes import Trouble, Waiting
 
 
 def tables_waiting(tenant: str | None) -> list[Waiting]:
-    """Return the chunks of each table that are worth compacting; a fixed number of queries."""
+    """Return the chunks of each table that are worth compacting. Fixed number of queries."""
     rows = DataSource.objects.defer("columns", "arrow_schema")
     sources = list(rows if tenant is None else rows.filter(tenant=tenant))
     now = standings(sources) if sources else {}
@@ -38,7 +38,7 @@ def _clears(now: SourceStanding) -> str:
 
 
 def table_troubles() -> list[Trouble]:
-    """Return what of tables stands still until somebody acts."""
+    """Return the problems of tables that need an operator."""
     found = []
     if count := DataSource.objects.filter(is_paused=False).exclude(refusal="").count():
         remedy = "read the reason on the page of the table, or with manage.py tables status"
@@ -57,7 +57,7 @@ def table_troubles() -> list[Trouble]:
 
 
 def tables_kept(tenant: str) -> list[str]:
-    """Return in a sentence which tables of a tenant a request to delete its data leaves as they are."""
+    """Return a sentence on the tables that a request to delete the tenant's data leaves unchanged, if any."""
     names = list(DataSource.objects.filter(tenant=tenant).order_by("name").values_list("name", flat=True))
     if not names:
         return []

@@ -1,4 +1,4 @@
-"""What the lists of tables, chunks, tasks and files can be narrowed to."""
+"""Filters of the lists of tables, chunks, tasks and files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TABLES_SHOWN = 100
 
 
 class SourceFilter(admin.SimpleListFilter):
-    """Rows of one table."""
+    """Filter rows by table."""
 
     title = "table"
     parameter_name = "source"
@@ -28,7 +28,7 @@ class SourceFilter(admin.SimpleListFilter):
 
 
 class ChunkStateFilter(admin.SimpleListFilter):
-    """Chunks of one state, or those set aside."""
+    """Filter chunks by state, or by quarantine."""
 
     title = parameter_name = "state"
 
@@ -42,6 +42,6 @@ class ChunkStateFilter(admin.SimpleListFilter):
 
 
 class TaskStateFilter(StateFilter):
-    """Tasks of one state."""
+    """Filter tasks by state."""
 
     states = TaskState

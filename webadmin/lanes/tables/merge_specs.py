@@ -1,4 +1,4 @@
-"""What a worker is told of a task, and whether its result fits: the index has to bear out all that is said."""
+"""Build the specification of a task for a worker, and verify the result against the database."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from webadmin.lanes.tables.task_models import Task, TaskChunk, TaskSegment
 from webadmin.schedule.models import Job
 
 TIME_DIGITS = 10
-"""The first characters of a ULID: its time."""
+"""Number of leading characters of a ULID that encode its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class PlannedTask:
 
     @property
     def files(self) -> list[Segment]:
-        """The segments that are files, also those that are not visible any more."""
+        """Return the segments that are files, including those no longer visible."""
         return [one for one in self.segments if not one.is_tombstone]
 
 
@@ -53,7 +53,7 @@ def planned_tasks(jobs: Iterable[Job]) -> dict[int, PlannedTask]:
 
 
 def spec_of(job: Job, planned: PlannedTask, fence: int) -> TableMergeSpec:
-    """Return what a worker is told. Chunks whose files have no rows in them are left out."""
+    """Return the specification for the worker. Chunks whose files have no rows in them are left out."""
     source, policy = planned.task.source, planned.policy
     chunks = [
         TableChunk(start_ms=one.start_ms, end_ms=one.end_ms, files=_files(one, planned)) for one in planned.chunks
@@ -76,7 +76,7 @@ def spec_of(job: Job, planned: PlannedTask, fence: int) -> TableMergeSpec:
 
 
 def _files(chunk: TaskChunk, planned: PlannedTask) -> tuple[TableFile, ...]:
-    """Return the files with rows in a chunk; one that has rows elsewhere too is cut by time."""
+    """Return the files with rows in a chunk; a file that also has rows elsewhere is filtered by time."""
     start, end = chunk.start_ms, chunk.end_ms
     return tuple(
         TableFile(
@@ -92,17 +92,17 @@ def _files(chunk: TaskChunk, planned: PlannedTask) -> tuple[TableFile, ...]:
 
 
 def _times(segment: Segment) -> tuple[int, int]:
-    """Return the least and greatest time in a file, as far as it is known."""
+    """Return the smallest and largest time in a file as far as known."""
     first = segment.start_ms if segment.first_ms is None else segment.first_ms
     last = segment.end_ms - 1 if segment.last_ms is None else segment.last_ms
     return first, last
 
 
 def check_result(spec: TableMergeSpec, planned: PlannedTask, result: TableMergeResult) -> dict[int, ChunkResult]:
-    """Return what became of each chunk, by its start. Raises ResultRefused.
+    """Return the result of each chunk by its start. Raises ResultRefused.
 
-    Every chunk was merged from its own files, every row was read once and is in an output, and outputs are of this job
-    and token, in the folders of the sources, with times in their chunk.
+    Every chunk must have been merged from its own files, and every row read once and written to an output. Outputs must
+    be of this job and token, in the folders of the sources, with times within their chunk.
     """
     for segment in planned.segments:
         if segment.state == SegmentState.QUARANTINED:
@@ -149,7 +149,7 @@ def _check_outputs(spec: TableMergeSpec, chunk: TableChunk, told: ChunkResult, w
 
 
 def output_prefix(folder: str, start_ms: int) -> str:
-    """Return what the paths of all outputs of a chunk's folder begin with, whichever job and run wrote them."""
+    """Return the common prefix of all output paths of a chunk in a folder, for any job and run."""
     ulid = ulids.make(min(max(start_ms, 0), ulids.TIME_MS_MAX), bytes(ulids.ENTROPY_BYTES))
     name = f"lithify-{ulid[:TIME_DIGITS]}"
     return f"{folder}/{name}" if folder else name

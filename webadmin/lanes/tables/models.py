@@ -1,7 +1,7 @@
-"""Data sources with their policies and segments, what is known of every chunk, tasks, manifests, and what is discarded.
+"""Models of data sources, policies, registrations, segments, chunks, chunk actions and bad files.
 
 Columns named ``…_ms`` are milliseconds: times of the data (ends exclusive) and wall time; command time where the
-comment says so. Sizes are bytes. What these things mean is in ``engine.lanes.tables.plan``.
+comment says so. Sizes are bytes. The terms are defined in ``engine.lanes.tables.plan``.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ ALIGN = (("never", "never"), ("touched", "touched"), ("always", "always"))
 class DataSource(models.Model):
     """A table of one tenant: Parquet files below one URL with one timeline.
 
-    ``columns`` is the table's schema, name and type of each, and ``arrow_schema`` the same in Arrow's form (base64);
-    ``partition_columns`` are those that are in folder names only. ``time_unit`` is that of a time column of whole
-    numbers. ``sequence`` counts what readers are to see, ``published`` is the one that the pointer names; who writes
-    manifests has the table to itself until ``publisher_until_ms``. ``refusal`` says why nothing is planned, "" if it
-    is. ``is_dirty`` asks the controller to look at it, ``look_again_ms`` when time alone makes it worth while;
-    ``turn`` counts what changed its chunks and tasks: a controller that read an older one decides anew.
+    ``columns`` is the table's schema (name and type), and ``arrow_schema`` the same in Arrow's serialised form
+    (base64); ``partition_columns`` are those that exist only in folder names. ``time_unit`` is the unit of an integer
+    time column. ``sequence`` numbers the changes visible to readers; ``published`` is the sequence that the pointer
+    names. A writer of manifests has exclusive access until ``publisher_until_ms``. ``refusal`` is why nothing is
+    planned, "" if planning works. ``is_dirty`` requests a controller cycle, ``look_again_ms`` is when time alone
+    requires one. ``turn`` is incremented by each change of chunks and tasks: a controller that read an older value
+    repeats its cycle.
     """
 
     tenant = ByteOrderedField(max_length=TENANT_NAME_MAX)
@@ -76,9 +77,9 @@ class DataSource(models.Model):
             models.CheckConstraint(condition=Q(published__lte=F("sequence")), name="tables_source_publishes_behind"),
         ]
         indexes = [
-            # "Which is the controller to look at?"
+            # Tables that need a controller cycle.
             models.Index(fields=["id"], condition=Q(is_dirty=True), name="tables_source_dirty"),
-            # "Whose manifest is behind?"
+            # Tables whose manifest is behind.
             models.Index(fields=["id"], condition=Q(sequence__gt=F("published")), name="tables_source_behind"),
         ]
         ordering = ["tenant", "name"]
@@ -88,8 +89,11 @@ class DataSource(models.Model):
 
 
 class Policy(models.Model):
-    """How a data source is compacted; ``engine.lanes.tables.plan`` says what the numbers mean. weights are in
-    percent; ``granularity`` is a period like ``day`` or ``P1D``, counted from ``origin_ms`` in ``time_zone``."""
+    """Compaction policy of a data source; ``engine.lanes.tables.plan`` defines the numbers.
+
+    Weights are in percent. ``granularity`` is a period like ``day`` or ``P1D``, counted from ``origin_ms`` in
+    ``time_zone``.
+    """
 
     source = models.OneToOneField(DataSource, on_delete=models.CASCADE, related_name="policy")
     granularity = models.CharField(max_length=30, default="day")
@@ -131,7 +135,7 @@ class Policy(models.Model):
 
 
 class Registration(models.Model):
-    """One call that brought files in, or dropped an interval: what is in the timeline became so together."""
+    """One call that registered files or dropped an interval; its changes became visible in one transaction."""
 
     source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="registrations")
     mode = models.CharField(max_length=10, choices=RegistrationMode)
@@ -156,12 +160,12 @@ class Registration(models.Model):
 
 
 class Segment(models.Model):
-    """One file of a data source, or (``is_tombstone``, no file) an interval without rows.
+    """A file of a data source, or an interval without rows (``is_tombstone``, no file).
 
-    ``path`` is relative to the data source, ``folder`` that of its partition ("" if none). The interval is that of its
-    entry, whole chunks; ``first_ms`` and ``last_ms`` are the least and greatest time in it. ``replaced_in`` is the
-    sequence from which on readers do not see it, ``unlinked_at_ms`` when the pointer got there: only some time later
-    its object is deleted. ``is_spanning`` says that it touches several chunks.
+    ``path`` is relative to the data source, ``folder`` is that of its partition ("" if none). The interval is that of
+    the timeline entry, in whole chunks; ``first_ms`` and ``last_ms`` are the smallest and largest time in the file.
+    ``replaced_in`` is the sequence from which readers no longer see it, ``unlinked_at_ms`` when the pointer reached
+    that sequence: the object is deleted after a delay. ``is_spanning`` is set if it touches several chunks.
     """
 
     source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="segments", db_index=False)
@@ -212,14 +216,14 @@ class Segment(models.Model):
             ),
         ]
         indexes = [
-            # "What lies in this chunk?"
+            # Segments of a data source by state and start.
             models.Index(fields=["source", "state", "start_ms"], name="tables_segment_by_start"),
             models.Index(
                 fields=["source", "start_ms"],
                 condition=Q(state=SegmentState.VISIBLE, is_spanning=True),
                 name="tables_segment_spanning",
             ),
-            # "Whose object may go?"
+            # Segments whose objects are due for deletion.
             models.Index(
                 fields=["source", "unlinked_at_ms"],
                 condition=Q(state=SegmentState.REPLACED),
@@ -233,11 +237,11 @@ class Segment(models.Model):
 
 
 class Chunk(models.Model):
-    """What is known of a chunk: how it was when it was looked at last, and why it is what it is.
+    """A chunk of a timeline: its last analysis, its state and the reason.
 
-    ``version``, ``segment_count`` and ``digest`` are what was looked at, under the policy of ``fingerprint``, and
-    ``looked`` is all that the rules said then. ``outputs`` are the segments that the last task left there. ``task`` is
-    the open one that it belongs to. ``is_dirty`` says that something came, went or was replaced since.
+    ``version``, ``segment_count`` and ``digest`` identify the content analysed, ``fingerprint`` the policy, and
+    ``looked`` is the result. ``outputs`` are the segments that the last task wrote, ``task`` is the open task that owns
+    the chunk. ``is_dirty`` is set if segments were added, removed or replaced since.
     """
 
     source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="chunks", db_index=False)
@@ -277,9 +281,9 @@ class Chunk(models.Model):
             models.CheckConstraint(condition=Q(start_ms__lt=F("end_ms")), name="tables_chunk_takes_time"),
         ]
         indexes = [
-            # "What is the controller to look at?"
+            # Changed chunks, to be analysed.
             models.Index(fields=["source", "start_ms"], condition=Q(is_dirty=True), name="tables_chunk_dirty"),
-            # "Which deferred chunk comes first?"
+            # Deferred chunks by priority.
             models.Index(
                 fields=["source", "-priority", "-end_ms"],
                 condition=Q(state=ChunkStanding.DEFERRED),
@@ -294,8 +298,10 @@ class Chunk(models.Model):
 
 
 class ChunkOrder(models.Model):
-    """What an operator wants of an interval of whole chunks: never compact them, or do it now. It ends when it is taken
-    back, or (now) when it was done."""
+    """An operator's action on an interval of whole chunks: never compact, or compact now.
+
+    It ends when it is withdrawn, and "compact now" also when it was done.
+    """
 
     source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="orders", db_index=False)
     kind = models.CharField(max_length=10, choices=ChunkOrderKind)
@@ -316,7 +322,7 @@ class ChunkOrder(models.Model):
             models.CheckConstraint(condition=Q(start_ms__lt=F("end_ms")), name="tables_order_takes_time"),
         ]
         indexes = [
-            # "What holds for this data source?"
+            # The active actions of a data source.
             models.Index(fields=["source", "start_ms"], condition=Q(ended_at_ms=None), name="tables_order_in_force"),
         ]
         ordering = ["-id"]
@@ -326,9 +332,9 @@ class ChunkOrder(models.Model):
 
 
 class BadFile(models.Model):
-    """A file that cannot be read: where in it, and the error. It is not in the manifest until it is released.
+    """A file that cannot be read, with the place in it and the error. It is not in the manifest until it is released.
 
-    ``segment`` is null if it was bad when it was found. ``place`` is the row group and column, as the error names them.
+    ``segment`` is null if the file was bad at registration. ``place`` is the row group and column named in the error.
     """
 
     source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="bad_files", db_index=False)
@@ -361,5 +367,5 @@ class BadFile(models.Model):
         return f"{self.path}: {self.error_class}"
 
 
-# Django finds models through this module.
+# Django discovers the models of tasks through this import.
 from webadmin.lanes.tables import task_models  # noqa: E402, F401

@@ -1,4 +1,4 @@
-"""Orders about chunks, and files that could not be read, as they are asked for over HTTP and answered as JSON."""
+"""Request fields and JSON responses of chunk actions and bad files."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ BAD_FILE_STATES = {"kept_out": Q(released_at_ms=None), "released": Q(released_at
 
 
 def kind_of(fields: Fields) -> ChunkOrderKind:
-    """Read what is wanted of chunks."""
+    """Return the kind of chunk action in a request."""
     return ChunkOrderKind(fields.choice("kind", KINDS))
 
 
 def paths_of(fields: Fields) -> list[str]:
-    """Read the paths of files."""
+    """Return the paths of files in a request."""
     told = {f"paths[{place}]": path for place, path in enumerate(fields.items("paths", FILES_MAX))}
     each = Fields(fields.path, told)
     return [each.text(name, PATH_MAX, empty=False) for name in told]
 
 
 def order_to_json(row: ChunkOrder) -> dict[str, Any]:
-    """Return what was ordered of chunks."""
+    """Return a chunk action as JSON."""
     return {
         "id": row.id,
         "kind": row.kind,
@@ -46,7 +46,7 @@ def order_to_json(row: ChunkOrder) -> dict[str, Any]:
 
 
 def bad_file_to_json(row: BadFile) -> dict[str, Any]:
-    """Return a file that could not be read, and where in it."""
+    """Return a bad file as JSON, with the place of the error in it."""
     return {
         "id": row.id,
         "path": row.path,

@@ -1,4 +1,4 @@
-"""What operators want of a table's chunks and of its files that could not be read, over HTTP."""
+"""REST API of chunk actions and bad files."""
 
 from __future__ import annotations
 

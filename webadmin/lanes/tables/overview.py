@@ -1,4 +1,4 @@
-"""What the front page tells of tables: how each stands, those with most to do first. Counted now and then."""
+"""Front page section of tables: their standings, largest backlog first, cached."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _KEY = "timeline-overview"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStanding:
-    """One table and how it stands."""
+    """A table and its standing."""
 
     source: DataSource
     now: SourceStanding
 
 
 def table_standings() -> list[TableStanding]:
-    """Return how each table stands, those with most to rewrite first; at most ``KEPT_SECONDS`` old."""
+    """Return the standings of tables, most bytes to rewrite first; cached for ``KEPT_SECONDS``."""
     key = cache_key(_KEY)
     found: list[TableStanding] | None = cache.get(key)
     if found is None:
@@ -41,7 +41,7 @@ def table_standings() -> list[TableStanding]:
 
 
 def tables_table(rows: Sequence[TableStanding]) -> Table:
-    """Return the tables with what is left to do in each."""
+    """Return the tables with the remaining work in each."""
     more = len(rows) - TABLES_SHOWN
     return Table(
         title="Tables",

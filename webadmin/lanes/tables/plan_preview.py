@@ -1,4 +1,4 @@
-"""What a table's policy would do to it now, and whether it comes to rest: read in bounds, planned, not applied."""
+"""Preview of a table's plan under a policy, and whether repeated compaction ends. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from webadmin.lanes.tables.segment_view import closure, latest_end, whole_timeli
 from webadmin.lanes.tables.states import SegmentState
 
 SEGMENTS_MAX = 50_000
-"""So many of the newest segments are planned, with all of each chunk that they reach into; older ones are left out."""
+"""Number of newest segments that are planned, with all segments of the chunks they touch; older ones are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What was foreseen. ``from_ms`` is where the part that was looked at begins; None if it is the whole timeline."""
+    """Result of a preview. ``from_ms`` is the start of the part that was planned, None if it is the whole timeline."""
 
     told: PlanForecast
     segments: int
@@ -30,18 +30,24 @@ class Preview:
 
     @property
     def compacted(self) -> frozenset[int]:
-        """The starts of chunks that would be rewritten."""
+        """Return the starts of chunks that would be rewritten."""
         return frozenset(chunk.start_ms for task in self.told.plan.tasks for chunk in task.chunks)
 
     @property
     def put_off(self) -> int:
-        """How many chunks are worth compacting and in no task: they share segments with chunks that are left alone."""
+        """Return the number of chunks worth compacting that no task of the plan has.
+
+        They share segments with chunks that are not compacted.
+        """
         worth = sum(chunk.action is Action.COMPACT for chunk in self.told.plan.chunks)
         return worth - sum(chunk.action is Action.COMPACT for task in self.told.plan.tasks for chunk in task.chunks)
 
 
 def preview(source: DataSource, policy: Policy, *, segments_max: int = SEGMENTS_MAX) -> Preview:
-    """Plan a table under a policy, which need not be the one it has. Raises TableRefused, SnapshotRefused."""
+    """Return the plan of a table under ``policy``, which may differ from its own.
+
+    Raises TableRefused, SnapshotRefused.
+    """
     rules = policy_of(policy, excluded_of(source))
     segments, from_ms = _segments(source, granularity_of(policy), segments_max)
     told = forecast_plan(
@@ -63,7 +69,7 @@ def _segments(
 
 
 def _outputs(source: DataSource, rules: TimelinePolicy, from_ms: int | None) -> dict[int, frozenset[int]]:
-    """Return what tasks left in chunks, if they would leave the same now."""
+    """Return the outputs of tasks by chunk, where the policy would produce outputs of the same form."""
     rows = Chunk.objects.filter(source=source, outputs_fingerprint=rules.output_fingerprint())
     if from_ms is not None:
         rows = rows.filter(start_ms__gte=from_ms)

@@ -1,4 +1,4 @@
-"""What is set for a table, as the planner takes it, and between which values it may be set."""
+"""Settings of a table in the form that the planner takes, with their permitted ranges."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from webadmin.lanes.tables.states import ChunkOrderKind, SegmentState
 
 GRANULARITY_MAX = 30
 CHUNKS_TOUCHED_MAX = 10_000
-"""A file or interval that touches more chunks than this has a wrong time in it."""
+"""Maximum number of chunks that a file or interval may touch; more indicate a wrong time."""
 NUMBERS: Mapping[str, tuple[int, int]] = {
     "segment_bytes_max": (1, 1 << 50),
     "segment_rows_max": (0, 1 << 50),
@@ -47,14 +47,14 @@ NUMBERS: Mapping[str, tuple[int, int]] = {
     "bytes_per_day": (0, 1 << 60),
     "deletion_delay_seconds": (0, 365 * 86_400),
 }
-"""Least and greatest value of what is a number."""
+"""Minimum and maximum of the numeric settings."""
 SETTINGS = ("granularity", "time_zone", "origin_ms", "align", "sort_columns", "roll_up", *NUMBERS)
-"""All that may be set of a policy."""
+"""All settings of a policy."""
 _TIMES = (-(1 << 62), 1 << 62)
 
 
 def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings as they are kept. Raises TableRefused naming the one that cannot be."""
+    """Return the settings in stored form. Raises TableRefused naming the invalid one."""
     if unknown := sorted(settings.keys() - set(SETTINGS)):
         raise TableRefused(f"{unknown[0][:60]!r} cannot be set: there are {', '.join(SETTINGS)}")
     fields = Fields("policy", dict(settings))
@@ -106,7 +106,7 @@ _READERS: Mapping[str, Callable[[Fields], Any]] = {
 
 
 def granularity_of(policy: Policy) -> Granularity:
-    """Return the chunks of a table. Raises TableRefused."""
+    """Return the granularity of a table's chunks. Raises TableRefused."""
     if policy.granularity == "all":
         raise TableRefused("a table has chunks of a period: hour, day, week, month, quarter, year or like PT6H")
     try:
@@ -116,12 +116,12 @@ def granularity_of(policy: Policy) -> Granularity:
 
 
 def roll_up_of(policy: Policy) -> RollUp | None:
-    """Return how rows are rolled up, if they are."""
+    """Return how rows are rolled up, None if they are not."""
     return None if policy.roll_up is None else roll_up_from_json(policy.roll_up)
 
 
 def policy_of(policy: Policy, excluded: Sequence[tuple[int, int, str]] = ()) -> TimelinePolicy:
-    """Return the rules by which the chunks of a table are judged. Raises TableRefused."""
+    """Return the planning policy of a table; ``excluded`` are (start, end, reason). Raises TableRefused."""
     granularity = granularity_of(policy)
     try:
         return TimelinePolicy(
@@ -141,7 +141,7 @@ def policy_of(policy: Policy, excluded: Sequence[tuple[int, int, str]] = ()) -> 
             half_life_ms=policy.half_life_seconds * 1000,
             hot_ms=policy.hot_seconds * 1000,
             align=Align(policy.align),
-            partial_visibility=False,  # Parquet files are seen whole or not at all
+            partial_visibility=False,  # a Parquet file is either visible as a whole or not at all
             excluded=tuple(excluded),
             output_shape=json.dumps([policy.sort_columns, policy.roll_up], sort_keys=True),
         )
@@ -150,7 +150,7 @@ def policy_of(policy: Policy, excluded: Sequence[tuple[int, int, str]] = ()) -> 
 
 
 def limits_of(policy: Policy) -> QueueLimits:
-    """Return how many tasks of a table run and wait. Raises TableRefused."""
+    """Return the limits of running and waiting tasks of a table. Raises TableRefused."""
     try:
         return QueueLimits(
             running_max=policy.running_max,
@@ -165,19 +165,19 @@ def limits_of(policy: Policy) -> QueueLimits:
 
 
 def fingerprint_of(policy: Policy) -> str:
-    """Return what differs when chunks have to be looked at again. Raises TableRefused for what cannot be set."""
+    """Return the fingerprint of a policy; chunks are analysed again when it changes. Raises TableRefused."""
     limits_of(policy)
     return policy_of(policy).fingerprint()
 
 
 def excluded_of(source: DataSource) -> list[tuple[int, int, str]]:
-    """Return the intervals that an operator wants never to be compacted, and why."""
+    """Return the intervals that an operator excluded from compaction, each with the reason."""
     orders = source.orders.filter(kind=ChunkOrderKind.NEVER, ended_at_ms=None).order_by("start_ms")
     return list(orders.values_list("start_ms", "end_ms", "why"))
 
 
 def chunks_of(granularity: Granularity, start_ms: int, end_ms: int) -> list[tuple[int, int]]:
-    """Return the chunks that an interval touches, in order. Raises IntervalRefused for too many."""
+    """Return the chunks that an interval touches, in order. Raises IntervalRefused if there are too many."""
     first, last = granularity.ordinals(np.array([start_ms, end_ms - 1])).tolist()
     if last - first >= CHUNKS_TOUCHED_MAX:
         raise IntervalRefused(
@@ -189,7 +189,7 @@ def chunks_of(granularity: Granularity, start_ms: int, end_ms: int) -> list[tupl
 
 
 def mark_dirty(source: DataSource, granularity: Granularity, intervals: Iterable[tuple[int, int]]) -> None:
-    """Ask the controller to look at the chunks that these intervals touch, inside a transaction."""
+    """Mark the chunks that these intervals touch as changed, inside a transaction."""
     chunks = {chunk for start, end in set(intervals) for chunk in chunks_of(granularity, start, end)}
     rows = [Chunk(source=source, start_ms=start, end_ms=end) for start, end in sorted(chunks)]
     Chunk.objects.bulk_create(
@@ -200,7 +200,7 @@ def mark_dirty(source: DataSource, granularity: Granularity, intervals: Iterable
 
 
 def regrid(source: DataSource, policy: Policy) -> None:
-    """Begin anew with other chunks; tasks of the old ones are for the controller to end."""
+    """Replace the chunks of a table after a change of granularity; the controller ends tasks of the old chunks."""
     granularity = granularity_of(policy)
     Chunk.objects.filter(source=source).delete()
     visible = list(Segment.objects.filter(source=source, state=SegmentState.VISIBLE).only("id", "start_ms", "end_ms"))

@@ -1,4 +1,4 @@
-"""The form of a table's policy: a field for each setting, sizes as people write them, and back into settings."""
+"""Form of a table's policy: a field for each setting, sizes with units, and conversion to settings."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def _field(name: str) -> forms.Field:
 
 class _Settings(OrderForm):
     def clean_sort_columns(self) -> list[str]:
-        """Return the names between the commas."""
+        """Return the comma-separated names."""
         return [name.strip() for name in self.cleaned_data["sort_columns"].split(",") if name.strip()]
 
     def clean_roll_up(self) -> dict[str, Any] | None:
-        """Return the JSON that was given; the service says what is wrong within."""
+        """Return the JSON value; the service validates its content."""
         text = self.cleaned_data["roll_up"].strip()
         try:
             return json.loads(text) if text else None
@@ -56,12 +56,12 @@ PolicyForm = type(
 
 
 def settings_of(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that a filled form has."""
+    """Return the settings of a valid form."""
     return {name: values[name] for name in SETTINGS}
 
 
 def form_values(policy: Policy) -> dict[str, Any]:
-    """Return the settings of a policy as the form shows them."""
+    """Return the settings of a policy as initial values of the form."""
     shown: dict[str, Any] = {name: getattr(policy, name) for name in SETTINGS}
     for name, words in NUMBER_WORDS.items():
         if words.unit == "bytes":

@@ -1,4 +1,4 @@
-"""The settings of a table's policy as people read them: label, what it means, and its value in words."""
+"""Labels, descriptions and formatted values of a table's settings."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ NUMBER_WORDS = {
         label="Deletion delay", about="Replaced files stay so long for readers of older manifests.", unit="s"
     ),
 }
-"""By setting, in the order in which they are shown."""
+"""By setting, in display order."""
 
 
 def setting_text(name: str, value: Any) -> str:
-    """Return the value of a setting in words."""
+    """Return the value of a setting as text."""
     if value is None or value == "" or value == []:
         return show.NOTHING
     unit = NUMBER_WORDS[name].unit if name in NUMBER_WORDS else ""

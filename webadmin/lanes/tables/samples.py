@@ -1,4 +1,4 @@
-"""What ``/metrics`` tells of tables: a fixed number of queries, and so many tables at most, those with most to do."""
+"""Metrics of tables for ``/metrics``: a fixed number of queries, limited to the tables with the largest backlog."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Sample = tuple[tuple[str, ...], float]
 
 
 def table_samples(tables_max: int) -> Iterator[tuple[str, list[Sample]]]:
-    """Yield each metric's name with its samples."""
+    """Yield the name of each metric with its samples, for at most ``tables_max`` tables."""
     sources = list(DataSource.objects.order_by("tenant", "name"))
     found = standings(sources)
     shown = sorted(sources, key=lambda source: -found[source.id].to_rewrite)[:tables_max]
@@ -56,7 +56,7 @@ def _tasks(told: SourceStanding) -> list[tuple[str, int]]:
 
 
 def _churning() -> Counter[int]:
-    """Return how many chunks of each table are rewritten again and again."""
+    """Return the number of repeatedly rewritten chunks by table."""
     since_ms = dialect.clock_ms() - AGAIN_DAYS * DAY_MS
     commits = TaskChunk.objects.filter(task__finished_at_ms__gte=since_ms, outcome__in=COMMITTED).order_by()
     counts = commits.values("source_id", "start_ms").annotate(count=Count("id")).filter(count__gte=AGAIN_MIN)

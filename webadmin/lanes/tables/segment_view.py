@@ -1,4 +1,4 @@
-"""Reads the segments of a stretch of a timeline, widened until no file crosses its borders."""
+"""Read the segments of intervals of a timeline, extended until no file crosses the borders."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COLUMNS = (
 
 
 def touching(source: DataSource, intervals: Iterable[Interval]) -> list[PlannedSegment]:
-    """Return the visible segments that overlap any of these intervals of whole chunks, in no order."""
+    """Return the visible segments that overlap any of these intervals of whole chunks, unordered."""
     wanted, found = merged(intervals), {}
     for first in range(0, len(wanted), INTERVALS_PER_QUERY):
         stretches = reduce(or_, (_overlapping(*each) for each in wanted[first : first + INTERVALS_PER_QUERY]))
@@ -35,8 +35,10 @@ def touching(source: DataSource, intervals: Iterable[Interval]) -> list[PlannedS
 def closure(
     source: DataSource, granularity: Granularity, intervals: Iterable[Interval]
 ) -> tuple[list[PlannedSegment], list[Interval]]:
-    """Return the segments of these intervals and of all that they tie them to, and the intervals, widened to
-    whole chunks until no segment crosses a border; apart from each other and in order."""
+    """Return the segments of these intervals with all that share chunks with them, and the extended intervals.
+
+    The intervals are extended to whole chunks until no segment crosses a border. They are disjoint and sorted.
+    """
     wanted = merged(intervals)
     while True:
         segments = touching(source, wanted)
@@ -48,7 +50,7 @@ def closure(
 
 
 def whole_timeline(source: DataSource) -> list[PlannedSegment]:
-    """Return every visible segment of a table, in no order."""
+    """Return every visible segment of a table, unordered."""
     rows = Segment.objects.filter(source=source, state=SegmentState.VISIBLE).order_by()
     return [planned(row) for row in rows.values_list(*_COLUMNS).iterator(chunk_size=10_000)]
 
@@ -60,7 +62,7 @@ def latest_end(source: DataSource) -> int | None:
 
 
 def merged(intervals: Iterable[Interval]) -> list[Interval]:
-    """Return the same stretches in order, those joined that overlap or abut."""
+    """Return the union of intervals, sorted; overlapping and adjacent ones are joined."""
     joined: list[Interval] = []
     for start, end in sorted(intervals):
         if joined and start <= joined[-1][1]:
@@ -71,12 +73,12 @@ def merged(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def planned(row: Sequence[object]) -> PlannedSegment:
-    """Return a segment as planners see it."""
+    """Return a segment in the form that planners take."""
     told = dict(zip(_COLUMNS, row, strict=True))
     return PlannedSegment(key=told.pop("id"), rows=told.pop("row_count"), **told)  # type: ignore[arg-type]
 
 
 def _overlapping(start_ms: int, end_ms: int) -> Q:
-    """Say which segments overlap whole chunks: most lie within one chunk, and begin in it."""
+    """Return the condition that a segment overlaps whole chunks; most segments lie within one chunk."""
     inside = Q(is_spanning=False, start_ms__gte=start_ms, start_ms__lt=end_ms)
     return inside | Q(is_spanning=True, start_ms__lt=end_ms, end_ms__gt=start_ms)

@@ -1,4 +1,4 @@
-"""Questions about tables and their answers as the OpenAPI page shows them; ``table_messages`` is what checks them."""
+"""Request and response schemas of tables for OpenAPI; ``table_messages`` validates requests."""
 
 from __future__ import annotations
 

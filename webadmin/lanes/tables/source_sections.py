@@ -1,4 +1,4 @@
-"""What the page of a table shows: how it stands, what is wrong, what is rewritten, by which policy."""
+"""Sections of a table's page: standing, problems, rewrites, policy."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ HISTORY_SHOWN = 20
 
 
 def timeline_link(source: DataSource, text: str = "Timeline", chunk_ms: int | None = None) -> SafeString:
-    """Return a link to a table's timeline, with a chunk open if one is named."""
+    """Return a link to a table's timeline, with the chunk at ``chunk_ms`` opened."""
     return show.link(timeline_address(source, chunk_ms), text)
 
 
 def timeline_address(source: DataSource, chunk_ms: int | None = None) -> str:
-    """Return the address of a table's timeline, with a chunk open if one is named."""
+    """Return the URL of a table's timeline, with the chunk at ``chunk_ms`` opened."""
     query = {} if chunk_ms is None else {"chunk": str(chunk_ms)}
     return reverse("timeline-page", args=[source.id], query=query or None)
 
 
 def clears(now: SourceStanding) -> SafeString | str:
-    """Return when what is left will have been rewritten, in words."""
+    """Return the expected time until the backlog is rewritten, as text."""
     if not now.to_rewrite:
         return show.badge("nothing to rewrite", "good")
     if now.clears_in_ms is not None:
@@ -48,7 +48,7 @@ def clears(now: SourceStanding) -> SafeString | str:
 
 
 def manifest_words(source: DataSource) -> SafeString | str:
-    """Return how far readers are behind what is known."""
+    """Return how far the published manifest is behind, as text."""
     behind = source.sequence - source.published
     if source.publish_error:
         return show.badge(f"behind by {show.count_text(behind)}", "bad", source.publish_error)
@@ -58,13 +58,13 @@ def manifest_words(source: DataSource) -> SafeString | str:
 
 
 def state_badge(source: DataSource, now: SourceStanding) -> SafeString:
-    """Return in a word how a table is."""
+    """Return the badge of a table's state."""
     state = table_state(source, now)
     return show.badge(state.word, state.tone, state.why)
 
 
 def source_notices(source: DataSource, now: SourceStanding) -> list[Notice]:
-    """Return what needs somebody first."""
+    """Return the notices of a table that need an operator."""
     notices = []
     if source.refusal:
         notices.append(Notice(tone="bad", text=f"Nothing of it is planned: {source.refusal}"))
@@ -252,7 +252,7 @@ def _days(churn: Churn) -> Table:
 
 
 def again_table(source: DataSource, churn: Churn) -> Table:
-    """Return the chunks that were rewritten again and again."""
+    """Return the chunks that were rewritten repeatedly."""
     return Table(
         title="Rewritten again and again",
         headers=("Chunk (UTC)", f"Commits within {AGAIN_DAYS} days"),

@@ -1,4 +1,4 @@
-"""How tables stand: the numbers that are asked for first when something is slow or full at night."""
+"""Standings of tables: backlog, rates, unpublished changes, stuck chunks, and the state derived from them."""
 
 from __future__ import annotations
 
@@ -17,23 +17,26 @@ from webadmin.lanes.tables.states import ChunkOutcome, ChunkStanding, TaskState
 from webadmin.lanes.tables.task_models import Task, TaskChunk, TaskDependency, TaskSegment
 
 WITHOUT_TASK = Q(state=ChunkStanding.UNSTABLE, is_quarantined=False) & (Q(task=None) | ~Q(task__state=TaskState.OPEN))
-"""Chunks worth compacting that no open task has, whatever ended the one that had them."""
+"""Chunks worth compacting that no open task owns."""
 RATE_WINDOW_MS = 3_600_000
-"""Over which arrivals and rewritten bytes are counted for the time to clear."""
+"""Window over which arrivals and rewritten bytes are counted for the time to clear."""
 STUCK_MS = 600_000
-"""So long a chunk worth compacting is of no task until it counts as stuck: many turns of the controller."""
+"""Time without a task after which a chunk worth compacting counts as stuck: many controller cycles."""
 SHARING_MAX = 1_000
-"""Chunks that share segments and may be stuck, at most: of so many it is found out."""
+"""Maximum number of possibly stuck chunks for which shared segments are checked."""
 RECENT_MAX = 5_000
-"""Tasks and registrations that are looked back at, at most."""
+"""Maximum number of recent tasks and registrations that are read."""
 COMMITTED = (ChunkOutcome.PUBLISHED, ChunkOutcome.CARRIED_OVER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceStanding:
-    """How a table stands. ``to_rewrite`` are the bytes of chunks worth compacting that are not set aside; ``arrived``
-    and ``drained`` those registered, and those rewritten, within ``RATE_WINDOW_MS``. ``unpublished`` counts the changes
-    that readers do not see yet. ``stuck`` chunks are worth compacting, and no task has had them for ``STUCK_MS``."""
+    """Standing of a table.
+
+    ``to_rewrite`` is the bytes of chunks worth compacting that are not quarantined; ``arrived`` and ``drained`` are the
+    bytes registered and rewritten within ``RATE_WINDOW_MS``. ``unpublished`` counts the changes that readers do not see
+    yet. ``stuck`` chunks are worth compacting and had no task for ``STUCK_MS``.
+    """
 
     running: int = 0
     waiting: int = 0
@@ -52,12 +55,12 @@ class SourceStanding:
 
     @property
     def has_work(self) -> bool:
-        """Say whether anything is left to compact."""
+        """Return whether anything is left to compact."""
         return bool(self.to_rewrite or self.running or self.waiting or self.blocked)
 
     @property
     def clears_in_ms(self) -> int | None:
-        """When what is left will have been rewritten, if arrivals and work go on as in the last hour; None if never."""
+        """Return the time until the backlog is rewritten at the rates of the last hour, None if it does not shrink."""
         net = self.drained - self.arrived
         if not self.to_rewrite:
             return 0
@@ -65,7 +68,7 @@ class SourceStanding:
 
 
 def standings(sources: Iterable[DataSource]) -> dict[int, SourceStanding]:
-    """Return how each table stands, by row id; a fixed number of queries."""
+    """Return the standing of each table, by row id. Fixed number of queries."""
     rows = {source.id: source for source in sources}
     found: dict[int, dict[str, int]] = {id_: defaultdict(int) for id_ in rows}
     ids = list(rows)
@@ -104,7 +107,7 @@ def standings(sources: Iterable[DataSource]) -> dict[int, SourceStanding]:
 
 
 def table_state(source: DataSource, now: SourceStanding) -> StateWord:
-    """Return how a table is: the first of these that holds."""
+    """Return the state of a table: the first that applies."""
     if source.refusal:
         return StateWord("refused", "bad", source.refusal)
     if source.is_paused:
@@ -117,9 +120,10 @@ def table_state(source: DataSource, now: SourceStanding) -> StateWord:
 
 
 def stuck_counts(ids: Sequence[int] | None = None) -> Counter[int]:
-    """Return how many chunks of these tables (None: of all) are stuck, by row id of the table.
+    """Return the number of stuck chunks of these tables (None: of all), by row id of the table.
 
-    A chunk that shares segments with others is not, while a task that has one of these is open, or has just ended.
+    A chunk that shares segments with others does not count while a task that owns one of these is open or has just
+    ended.
     """
     until_ms = dialect.clock_ms() - STUCK_MS
     lately = TaskChunk.objects.filter(
@@ -144,7 +148,10 @@ def _counted(rows: Any, *names: str) -> Any:
 
 
 def _arrived(ids: Sequence[int], since_ms: int) -> dict[int, int]:
-    """Registrations come in the order of time, but for clocks that differ: the newest are looked at."""
+    """Return the bytes registered since ``since_ms``, by table, from the newest registrations.
+
+    Registrations are ordered by time except for clock differences.
+    """
     newest = Registration.objects.filter(source__in=ids).order_by("-id").values_list("source", "at_ms", "byte_count")
     return _summed((source, size) for source, at_ms, size in newest[:RECENT_MAX] if at_ms >= since_ms)
 

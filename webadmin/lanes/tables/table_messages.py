@@ -1,4 +1,4 @@
-"""What is asked about tables over HTTP, checked field by field, and what is answered, as JSON."""
+"""Validation of requests about tables field by field, and their JSON responses."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from webadmin.lanes.tables.states import ChunkStanding, RegistrationMode, Segmen
 from webadmin.lanes.tables.task_models import Task
 
 ROWS_MAX = 1000
-"""Rows of one answer."""
+"""Maximum number of rows per response."""
 MODES = [RegistrationMode.APPEND.value, RegistrationMode.REPLACE.value]
 
 
 def new_table(tenant: str, fields: Fields) -> NewTable:
-    """Read what a table is to be."""
+    """Return the table described in a request."""
     return NewTable(
         tenant=tenant,
         name=fields.text("name", NAME_MAX, empty=False),
@@ -40,13 +40,13 @@ def new_table(tenant: str, fields: Fields) -> NewTable:
 
 
 def settings_of(fields: Fields) -> Mapping[str, Any]:
-    """Read what is to be set of a policy, unchecked but for what it is."""
+    """Return the policy settings in a request; only their types are checked."""
     told = fields.optional("policy")
     return {} if told is None else dict(told.values)
 
 
 def files_of(fields: Fields) -> list[OfferedFile]:
-    """Read the files that are offered."""
+    """Return the files offered in a request."""
     return [
         OfferedFile(
             path=each.text("path", PATH_MAX, empty=False),
@@ -58,12 +58,12 @@ def files_of(fields: Fields) -> list[OfferedFile]:
 
 
 def mode_of(fields: Fields) -> RegistrationMode:
-    """Read how files are to come in; beside what is there unless it is said."""
+    """Return the registration mode in a request; the default is append."""
     return RegistrationMode(fields.choice("mode", MODES)) if "mode" in fields.values else RegistrationMode.APPEND
 
 
 def interval_of(fields: Fields) -> Interval:
-    """Read an interval, its end exclusive."""
+    """Return the interval in a request; its end is exclusive."""
     return (
         fields.integer("start_ms", FIRST_TIME_MS, LAST_TIME_MS),
         fields.integer("end_ms", FIRST_TIME_MS, LAST_TIME_MS + 1),
@@ -71,7 +71,7 @@ def interval_of(fields: Fields) -> Interval:
 
 
 def query_of(values: Mapping[str, str]) -> Fields:
-    """Return the parameters of a question as fields: numbers where numbers are asked for."""
+    """Return query parameters as fields, with numeric parameters converted."""
     told: dict[str, Any] = dict(values)
     for name in ("start_ms", "end_ms", "after"):
         if name in told:
@@ -87,9 +87,9 @@ def _number(name: str, text: str) -> int:
 
 
 def rows_of(rows: QuerySet[Any], fields: Fields, states: Mapping[str, Q]) -> QuerySet[Any]:
-    """Return the rows that a question is about, in order: those that overlap its time, of one state, after a row.
+    """Return the requested rows in order, filtered by time overlap and state, starting after a given row.
 
-    ``states`` says which rows each word for a state means.
+    ``states`` maps each state name of the API to its condition.
     """
     if "start_ms" in fields.values:
         rows = rows.filter(end_ms__gt=fields.integer("start_ms", -COUNT_MAX, COUNT_MAX))
@@ -108,12 +108,12 @@ SEGMENT_STATES, CHUNK_STATES, TASK_STATES = (
 
 
 def shown(text: str, tenant: str | None) -> str:
-    """Return a text for a tenant, without paths of the server; None: for an operator, as it is."""
+    """Return a text for a tenant without paths of the server; unchanged for an operator (None)."""
     return text if tenant is None else without_server_paths(text, tenant)
 
 
 def taken_to_json(taken: Taken, tenant: str | None, *, is_dry_run: bool) -> dict[str, Any]:
-    """Return what became of a registration, for a tenant or for an operator (None)."""
+    """Return the result of a registration as JSON, for a tenant or for an operator (None)."""
     done = taken.registered
     return {
         "dry_run": is_dry_run,
@@ -128,9 +128,9 @@ def taken_to_json(taken: Taken, tenant: str | None, *, is_dry_run: bool) -> dict
 
 
 def table_to_json(source: DataSource, tenant: str | None) -> dict[str, Any]:
-    """Return what is set for a table, for its tenant or for an operator (None).
+    """Return a table with its settings as JSON, for its tenant or for an operator (None).
 
-    A tenant is told the URL of a table in its own place: it writes files there.
+    A tenant receives the URL only of a table in its own folder, because it writes files there.
     """
     policy = source.policy
     is_own = locate_store(place_of_tenant(source.tenant)).contains(locate_store(source.url))
@@ -150,7 +150,7 @@ def table_to_json(source: DataSource, tenant: str | None) -> dict[str, Any]:
 
 
 def segment_to_json(row: Segment) -> dict[str, Any]:
-    """Return a file of a table."""
+    """Return a file of a table as JSON."""
     return {
         "id": row.id,
         "path": row.path,
@@ -169,7 +169,7 @@ def segment_to_json(row: Segment) -> dict[str, Any]:
 
 
 def chunk_to_json(row: Chunk, tenant: str | None) -> dict[str, Any]:
-    """Return what is known of a chunk, for a tenant or for an operator (None)."""
+    """Return a chunk as JSON, for a tenant or for an operator (None)."""
     return {
         "id": row.id,
         "start_ms": row.start_ms,
@@ -187,7 +187,7 @@ def chunk_to_json(row: Chunk, tenant: str | None) -> dict[str, Any]:
 
 
 def task_to_json(row: Task, tenant: str | None) -> dict[str, Any]:
-    """Return a task, for a tenant or for an operator (None); ``job`` is the state of its job."""
+    """Return a task as JSON, for a tenant or for an operator (None); ``job`` is the state of its job."""
     return {
         "id": row.id,
         "start_ms": row.start_ms,

@@ -1,4 +1,4 @@
-"""The orders that operators give in the admin about tables, their chunks, and files kept out: forms before services."""
+"""Admin actions on tables, chunks and quarantined files: forms and calls of services."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ AGAIN_SHOWN = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What an order did, or would do: the names of what changes, and tables and notes for its page."""
+    """Result of an action or its dry run: the names of what changes, and tables and notes for its page."""
 
     changed: Sequence[str]
     told: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as the order's page shows it."""
+        """Return the result in the form that the action's page shows."""
         return {**self.told, "changed": list(self.changed)}
 
 
@@ -71,7 +71,7 @@ def _label(name: str) -> str:
 
 
 def _compared(source: DataSource, before: Policy, after: Policy) -> dict[str, Any]:
-    """Return what is planned by both policies side by side, and the tasks of the new one."""
+    """Return the plans under both policies side by side, and the tasks of the new one."""
     try:
         now, then = preview(source, before), preview(source, after)
     except (SnapshotRefused, TableRefused) as error:
@@ -104,7 +104,7 @@ PLAN_ROWS: Sequence[tuple[str, Callable[[Preview], object]]] = (
     ("Worth it, and left alone", lambda one: show.count_text(one.put_off)),
     ("Rewritten again by the next plan", lambda one: show.count_text(len(one.told.again))),
 )
-"""What is compared of two plans."""
+"""Rows of the comparison of two plans: label and value."""
 
 
 def _notes(now: Preview, then: Preview, before: Policy, after: Policy) -> list[str]:
@@ -139,7 +139,7 @@ def _notes(now: Preview, then: Preview, before: Policy, after: Policy) -> list[s
 
 
 def again_words(found: Preview) -> str:
-    """Return which chunks the next plan would compact again, and why."""
+    """Return text on the chunks that the next plan would compact again, and why."""
     shown = [f"{format_time(chunk.start_ms)} ({chunk.reason})" for chunk in found.told.again[:AGAIN_SHOWN]]
     more = len(found.told.again) - len(shown)
     return "; ".join(shown) + (f"; and {show.count_text(more)} more" if more else "")
@@ -154,7 +154,7 @@ def _pause(is_paused: bool) -> Callable[[Sequence[DataSource], Values, str, bool
 
 
 def _stretches(rows: Sequence[Chunk]) -> list[tuple[DataSource, Interval]]:
-    """Return the chunks as few intervals: those of one table that abut are one."""
+    """Return the chunks as a minimal list of intervals: adjacent chunks of one table are joined."""
     found: defaultdict[DataSource, list[Interval]] = defaultdict(list)
     for row in rows:
         found[row.source].append((row.start_ms, row.end_ms))

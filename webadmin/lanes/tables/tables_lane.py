@@ -1,8 +1,8 @@
 """The lane of tables: a job is one task, consecutive chunks of a table's timeline.
 
-Its jobs are made blocked. The controller lets them wait for a worker when it is their turn (``services.run_cycle``);
-so does a commit that makes room for them (``services.admit_tasks``). A result takes the place of the sources chunk by
-chunk, at once for those who ask the database; readers of the table see it when the outbox has moved the pointer.
+Its jobs are created blocked. The controller cycle admits them (``services.run_cycle``); so does a commit that frees
+their place (``services.admit_tasks``). A result replaces the sources chunk by chunk: immediately in the database, and
+for readers of the table once the outbox has moved the pointer.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from webadmin.schedule.services.operation import Operation, OperationOutcome, Or
 
 
 class TablesLane(Lane):
-    """Tasks own chunks of tables; the files stay readers' until the commit."""
+    """The lane whose tasks own chunks of tables; readers use the source files until the commit."""
 
     name = KIND
     plans_ahead = True

@@ -1,4 +1,4 @@
-"""Tasks of a timeline with their chunks, what readers were shown, and what nobody will see."""
+"""Models of tasks and their chunks, manifests, and discarded outputs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from webadmin.schedule.models import Job
 
 
 class Task(models.Model):
-    """Consecutive chunks that are compacted by one job. ``priority`` is in millionths, ``cost`` in bytes and what
-    opening files is worth. ``admitted_at_ms`` is when it was its turn; ``passed`` is how often cheaper ones went first
-    because it did not fit. ``name`` is the planner's: that of the job begins with it.
-    ``verified_token`` is that of the last failed run after which files were read alone, ``finding`` what that showed.
+    """Consecutive chunks that are compacted by one job.
+
+    ``priority`` is in millionths, ``cost`` in bytes including the cost of opening files. ``admitted_at_ms`` is when it
+    was admitted to the schedule; ``passed`` is how often cheaper tasks went first because it did not fit. ``name`` is
+    assigned by the planner and is the prefix of the job's name. ``verified_token`` is the token of the last failed run
+    after which files were read individually, ``finding`` the result of that.
     """
 
     source = models.ForeignKey("tables.DataSource", on_delete=models.CASCADE, related_name="tasks", db_index=False)
@@ -62,7 +64,7 @@ class Task(models.Model):
             ),
         ]
         indexes = [
-            # "What goes on, and what is done, for this data source?"
+            # Open and finished tasks of a data source, newest first.
             models.Index(fields=["source", "state", "-id"], name="tables_task_of_source"),
         ]
         ordering = ["-id"]
@@ -72,7 +74,7 @@ class Task(models.Model):
 
 
 class TaskDependency(models.Model):
-    """``task`` waits until the job of ``needs`` has ended, however it ends: they share a segment."""
+    """``task`` waits until the job of ``needs`` has ended, with any outcome: they share a segment."""
 
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="needs", db_index=False)
     needs = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="holds_up")
@@ -88,9 +90,9 @@ class TaskDependency(models.Model):
 
 
 class TaskChunk(models.Model):
-    """A chunk of a task, what it looked like when it was planned, and what became of it. These rows are its history.
+    """A chunk of a task: its state at planning, and its outcome. These rows are the history of the chunk.
 
-    ``keys`` are the segments that were seen in it, ``shared`` those of them that were seen in other chunks too.
+    ``keys`` are its segments at planning, ``shared`` those of them that other chunks have too.
     """
 
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="chunks", db_index=False)
@@ -117,13 +119,13 @@ class TaskChunk(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["task", "start_ms"], name="tables_task_chunk_unique"),
-            # Two controllers that plan the same chunk at once: one of them finds it taken.
+            # Of two controllers that plan the same chunk concurrently, the second fails.
             models.UniqueConstraint(
                 fields=["source", "start_ms"], condition=Q(is_open=True), name="tables_chunk_of_one_open_task"
             ),
         ]
         indexes = [
-            # "What happened to this chunk?"
+            # History of a chunk, newest first.
             models.Index(fields=["source", "start_ms", "-id"], name="tables_task_chunk_history"),
         ]
         ordering = ["task", "start_ms"]
@@ -133,7 +135,7 @@ class TaskChunk(models.Model):
 
 
 class TaskSegment(models.Model):
-    """A segment that a task was planned on."""
+    """A segment that is part of a task's plan."""
 
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="planned", db_index=False)
     segment = models.ForeignKey("tables.Segment", on_delete=models.CASCADE, related_name="planned_in")
@@ -146,8 +148,10 @@ class TaskSegment(models.Model):
 
 
 class Manifest(models.Model):
-    """A manifest that was written: what readers see from ``published_at_ms`` (null: not yet) to ``superseded_at_ms``.
-    Its object goes some time after, at ``deleted_at_ms``."""
+    """A manifest: readers see it from ``published_at_ms`` (null: not yet) to ``superseded_at_ms``.
+
+    Its object is deleted after a delay, at ``deleted_at_ms``.
+    """
 
     source = models.ForeignKey("tables.DataSource", on_delete=models.CASCADE, related_name="manifests", db_index=False)
     sequence = models.PositiveBigIntegerField()
@@ -172,8 +176,11 @@ class Manifest(models.Model):
 
 
 class DiscardedOutput(models.Model):
-    """A file that a task wrote and nobody will see: its chunk was given up, or its run. The object is deleted at
-    ``delete_at_ms``. ``path`` may be a prefix (``is_prefix``): what a run that said nothing may have left."""
+    """A file that a task wrote and that will not be published, because its chunk or its run was given up.
+
+    The object is deleted at ``delete_at_ms``. ``path`` may be a prefix (``is_prefix``), for files that a run without a
+    report may have left.
+    """
 
     source = models.ForeignKey("tables.DataSource", on_delete=models.CASCADE, related_name="discarded", db_index=False)
     task = models.ForeignKey(Task, null=True, on_delete=models.SET_NULL, related_name="discarded")
@@ -190,7 +197,7 @@ class DiscardedOutput(models.Model):
 
     class Meta:
         indexes = [
-            # "What is to be deleted now?"
+            # Outputs that are due for deletion.
             models.Index(
                 fields=["source", "delete_at_ms"],
                 condition=Q(deleted_at_ms=None),

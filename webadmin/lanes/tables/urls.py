@@ -1,4 +1,4 @@
-"""The addresses of tables."""
+"""URLs of the REST API of tables."""
 
 from __future__ import annotations
 

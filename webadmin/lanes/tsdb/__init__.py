@@ -1,1 +1,1 @@
-"""Prometheus blocks in buckets of Cortex or Thanos: what is known of them, and their lane on the one schedule."""
+"""Prometheus blocks in Cortex and Thanos buckets: the record of blocks, and their lane of the schedule."""

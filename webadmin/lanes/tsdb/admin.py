@@ -1,4 +1,4 @@
-"""Buckets of Prometheus blocks in the admin: how far each tenant and interval is, what failed and why."""
+"""Admin pages of Prometheus block buckets: buckets, tenants and groups."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ GROUP_TONES = {GroupState.OPEN: "busy", GroupState.DONE: "good", GroupState.DISS
 
 
 class BucketChangeList(BoundedChangeList):
-    """Reads how the listed buckets stand once for all of them."""
+    """A change list that reads the standings of the listed buckets in one pass."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
@@ -50,7 +50,7 @@ class BucketChangeList(BoundedChangeList):
 
 
 class TenantChangeList(BoundedChangeList):
-    """Reads how the listed tenants stand once for all of them."""
+    """A change list that reads the standings of the listed tenants in one pass."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
@@ -66,13 +66,13 @@ def _badge(state: StateWord) -> SafeString:
 
 
 class GroupStateFilter(StateFilter):
-    """Groups of one state."""
+    """Filter groups by state."""
 
     states = GroupState
 
 
 class RefusedFilter(admin.SimpleListFilter):
-    """Tenants of which nothing is planned, those with compactions ahead, and the others."""
+    """Filter tenants by whether planning is refused or compactions are pending."""
 
     title = parameter_name = "state"
     CHOICES: ClassVar[dict[str, tuple[str, Q]]] = {
@@ -91,7 +91,7 @@ class RefusedFilter(admin.SimpleListFilter):
 
 @admin.register(Bucket)
 class BucketAdmin(OrderedAdmin):
-    """Buckets that were adopted."""
+    """Adopted buckets."""
 
     list_display = ("name_cell", "layout", "place", "scanned", "state")
     about = "Buckets of Prometheus blocks whose compactor we are. Their own compactors must not run beside us."
@@ -173,7 +173,7 @@ def _tenants_table(rows: Sequence[TenantProgress]) -> Table:
 
 
 def caught_up(each: TenantProgress) -> SafeString | str:
-    """Return when a tenant's compaction will have caught up with its newest blocks."""
+    """Return when the tenant's compaction is expected to catch up with its newest blocks, as text."""
     state = tenant_state(each)
     if state.word != "compacting":
         return _badge(state)
@@ -182,7 +182,7 @@ def caught_up(each: TenantProgress) -> SafeString | str:
 
 @admin.register(BucketTenant)
 class BucketTenantAdmin(ReadOnlyAdmin):
-    """Tenants of buckets, and their intervals."""
+    """Tenants of buckets with their intervals."""
 
     list_display = ("name_cell", "bucket_cell", "waiting_cell", "compactions_cell", "planned", "state")
     list_filter = (RefusedFilter,)
@@ -273,7 +273,7 @@ class BucketTenantAdmin(ReadOnlyAdmin):
 
 
 def slots_of(row: BucketTenant) -> list[SlotProgress]:
-    """Return the intervals of a tenant as its last plan saw them; those whose group has a parked job say so."""
+    """Return the tenant's intervals as of its last plan; intervals whose group has a parked job are shown as parked."""
     names = ("group_key", "range_ms", "start_ms", "state", "blocks", "waiting", "compactions")
     told = [dict(zip(names, slot, strict=True)) for slot in row.slots]
     groups = Group.objects.filter(tenant=row, state=GroupState.OPEN, parts__job__state=JobState.PARKED)
@@ -346,7 +346,7 @@ def group_state(group: Group) -> SafeString:
 
 @admin.register(Group)
 class GroupAdmin(OrderedAdmin):
-    """Groups of blocks, the last first."""
+    """Groups of blocks, newest first."""
 
     list_display = ("id_cell", "tenant_cell", "interval", "blocks", "partitions", "state_cell", "made")
     list_filter = (GroupStateFilter, TenantFilter)
@@ -420,5 +420,5 @@ class GroupAdmin(OrderedAdmin):
         return show.age(row.created_at_ms, dialect.clock_ms())
 
 
-# Django finds pages through this module.
+# Registers the admin classes of blocks.
 from webadmin.lanes.tsdb import admin_blocks  # noqa: E402, F401

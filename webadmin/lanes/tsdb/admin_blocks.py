@@ -1,4 +1,4 @@
-"""Blocks of buckets in the admin: each with what is known of it, those kept out, and what the bucket is told."""
+"""Admin pages of blocks, quarantined blocks and outbox steps."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ SHOWN = 100
 
 
 class BlockStateFilter(StateFilter):
-    """Blocks of one state."""
+    """Filter blocks by state."""
 
     states = BlockState
 
 
 class OpenFilter(admin.SimpleListFilter):
-    """What is still to be written, or was."""
+    """Filter outbox steps by whether they are done."""
 
     title = parameter_name = "now"
 
@@ -48,7 +48,7 @@ class OpenFilter(admin.SimpleListFilter):
 
 @admin.register(Block)
 class BlockAdmin(ReadOnlyAdmin):
-    """Blocks of buckets, the last found first."""
+    """Blocks of buckets, most recently found first."""
 
     list_display = ("id_cell", "tenant_cell", "data", "level", "series_cell", "size", "state_cell")
     list_filter = (BlockStateFilter, TenantFilter)
@@ -128,7 +128,7 @@ class BlockAdmin(ReadOnlyAdmin):
 
 @admin.register(BlockQuarantine)
 class BlockQuarantineAdmin(OrderedAdmin):
-    """Sources that could not be read."""
+    """Quarantined source blocks."""
 
     list_display = ("block_cell", "error", "since", "state")
     about = "Blocks that were read alone and could not be: which file, where in it, and why. The others go on."
@@ -178,7 +178,7 @@ class BlockQuarantineAdmin(OrderedAdmin):
 
 @admin.register(OutboxStep)
 class OutboxStepAdmin(ReadOnlyAdmin):
-    """What buckets are told."""
+    """Outbox steps: writes to buckets."""
 
     list_display = ("step", "block_cell", "attempts", "done", "trouble")
     list_filter = (OpenFilter, TenantFilter)

@@ -1,4 +1,4 @@
-"""This app owns what is known of Prometheus blocks in buckets, and of their compaction by interval."""
+"""Django app that owns the records of Prometheus blocks in buckets and of their compaction."""
 
 from django.apps import AppConfig
 

@@ -1,4 +1,4 @@
-"""What pages show of blocks of buckets, whichever page it is."""
+"""Table cells and filters of blocks that several pages share."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ BLOCK_TONES = {
 
 
 class TenantFilter(ExactFilter):
-    """Rows of one tenant, by name."""
+    """Filter rows by the name of the tenant."""
 
     title = parameter_name = "tenant"
     column = "tenant__name"
 
 
 def blocks_table(title: str, blocks: Sequence[Block]) -> Table:
-    """Return blocks as a table."""
+    """Return a table of blocks."""
     return Table(
         title=title,
         headers=("Block", "Data", "Level", "Series", "Size", "State"),
@@ -50,7 +50,7 @@ def blocks_table(title: str, blocks: Sequence[Block]) -> Table:
 
 
 def block_state(block: Block) -> SafeString:
-    """Return a block's state; one that is kept out of compaction is shown as such."""
+    """Return the badge of the block's state; blocks excluded from compaction are marked as such."""
     if block.quarantined and block.state == BlockState.LIVE:
         return show.badge("kept out", "bad", block.quarantined)
     if block.no_compact and block.state == BlockState.LIVE:

@@ -1,4 +1,4 @@
-"""What a block's row says of its ``meta.json`` and files."""
+"""Columns of a block's row that are derived from its ``meta.json`` and files."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ INDEX = "index"
 
 
 def block_columns(meta: BlockMeta, files: Sequence[BlockFile], meta_bytes: bytes) -> dict[str, Any]:
-    """Return the columns of a block's row that describe the block itself. Raises BadObject if it tells of an interval
-    or part that cannot be; scans and checks of results let no such block come here."""
+    """Return the columns of a block's row that describe the block itself.
+
+    Raises BadObject if the interval or the partition in ``meta`` is out of bounds. Scans and the verification of
+    results reject such blocks before.
+    """
     told = origin(meta)
     index_bytes = next((file.size for file in files if file.name == INDEX), None)
     return {

@@ -1,4 +1,4 @@
-"""The orders that operators give in the admin about buckets and blocks that were kept out."""
+"""Admin actions on buckets and quarantined blocks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DAY_S = 86_400
 
 
 class AdoptForm(OrderForm):
-    """Where the bucket is, and who wrote it."""
+    """Form to adopt a bucket: its URL and layout."""
 
     url = text_field("URL", "file:///folder or s3://bucket/prefix?endpoint=URL&region=NAME", URL_MAX, required=True)
     layout = choice_field("Layout", LAYOUTS, "Whose compactor we replace; stop it first.")
@@ -33,7 +33,7 @@ class AdoptForm(OrderForm):
 
 
 class ChangeForm(OrderForm):
-    """What may be set for a bucket."""
+    """Form to change the settings of a bucket."""
 
     ranges = text_field("Ranges", "Lengths of intervals, each a multiple of the one before.", 100, required=True)
     consistency_delay_seconds = number_field(
@@ -81,13 +81,13 @@ class ChangeForm(OrderForm):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketsChanged:
-    """What became, or would become, of buckets."""
+    """The buckets that an action changed, or would change in a dry run."""
 
     changed: Sequence[str]
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as the order's page shows it."""
+        """Return the result in the form that the action's page shows."""
         return {"changed": list(self.changed), **self.settings}
 
 

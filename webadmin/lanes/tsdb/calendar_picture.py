@@ -1,4 +1,4 @@
-"""Intervals of a tenant as a calendar: a row for each range, a cell for each interval, its state as a colour. Pure."""
+"""SVG calendar of a tenant's intervals: one row per range, one cell per interval, coloured by state."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ MEANINGS = {
 }
 WIDTH, ROW, GAP, LABEL = 960, 26, 8, 52
 CELLS_MAX = 240
-"""Intervals of the smallest range that are drawn, the newest: twenty days of two hours."""
+"""Maximum number of intervals of the smallest range that are drawn, newest first: 20 days of 2 h."""
 
 
 def calendar_picture(slots: Sequence[SlotProgress], ranges_ms: Sequence[int], newest_ms: int) -> str:
-    """Return the newest intervals up to ``newest_ms``, those of a larger range under those that they consist of."""
+    """Return the newest intervals up to ``newest_ms``; a larger range is drawn below the intervals it consists of."""
     last_ms = newest_ms
     first_ms = max(min((slot.start_ms for slot in slots), default=last_ms), last_ms - CELLS_MAX * ranges_ms[0])
     first_ms -= first_ms % ranges_ms[-1]
@@ -60,7 +60,7 @@ def calendar_picture(slots: Sequence[SlotProgress], ranges_ms: Sequence[int], ne
 
 
 def legend() -> list[tuple[str, str]]:
-    """Return what the colours mean."""
+    """Return the legend: pairs of colour and meaning."""
     return [(f"{state.value}: {MEANINGS[state]}", COLOURS[state]) for state in COLOURS]
 
 

@@ -1,4 +1,4 @@
-"""Says of a block of a bucket where it is, why, and what would change it: what the planner says, in its words."""
+"""Explain the state of a block, the reason, and what would change it, in the planner's words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NEXT = {
 
 
 def explain_blocks(ulid: str) -> list[Explanation]:
-    """Explain every block of this id, those as well that could not be taken in: it is unique in its bucket only."""
+    """Explain every block with this ULID, including bad and partial ones. A ULID is unique only within a bucket."""
     found = (
         Block.objects.filter(ulid=ulid)
         .select_related("tenant__bucket", "tenant__folder", "group")
@@ -107,7 +107,7 @@ def _planned(subject: str, block: Block) -> Explanation:
 
 
 def _taken(subject: str, job: Job, others: int, reason: str) -> Explanation:
-    """Explain a source of a group by a job of the group that is not done."""
+    """Explain a source block of a group by one of the group's unfinished jobs."""
     told = explain_source(subject, job)
     more = f" and {count_words(others, 'other job')} of its group" if others else ""
     state = told.state if job.state == JobState.PARKED else str(PlannedState.TAKEN)

@@ -1,4 +1,4 @@
-"""What the page of a job over Prometheus blocks shows: its group, its sources, and the block it wrote."""
+"""Sections of the job page for Prometheus blocks: the group, its sources, and the block written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BLOCKS_SHOWN = 100
 
 
 def job_sections(job: Job) -> list[Section]:
-    """Return the sections; none if the job's group is not known any more."""
+    """Return the sections; an empty list if the job's group is no longer recorded."""
     part = Part.objects.filter(job=job).select_related("group__tenant__bucket").first()
     if part is None:
         return []

@@ -1,4 +1,4 @@
-"""What the lane of Prometheus blocks says of itself on progress and standstill."""
+"""Progress and problem reports of the lane of Prometheus blocks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from webadmin.schedule.lanes import Trouble, Waiting
 
 
 def compactions_waiting(tenant: str | None) -> list[Waiting]:
-    """Return the blocks of each tenant of a bucket that compactions ahead merge."""
+    """Return, for each tenant of a bucket, the blocks that pending compactions will merge."""
     rows = BucketTenant.objects.filter(compactions__gt=0, is_deleted=False).select_related("bucket").defer("slots")
     rows = rows if tenant is None else rows.filter(name=tenant)
     return [
@@ -26,7 +26,7 @@ def compactions_waiting(tenant: str | None) -> list[Waiting]:
 
 
 def blocks_kept(tenant: str) -> list[str]:
-    """Return in a sentence which blocks of a tenant a request to delete its data leaves as they are."""
+    """Return a sentence on the buckets whose blocks a request to delete the tenant's data leaves unchanged, if any."""
     buckets = Bucket.objects.filter(tenants__name=tenant, tenants__is_deleted=False)
     names = list(buckets.order_by("name").values_list("name", flat=True))
     if not names:
@@ -38,7 +38,7 @@ def blocks_kept(tenant: str) -> list[str]:
 
 
 def bucket_troubles() -> list[Trouble]:
-    """Return what of buckets stands still until somebody acts."""
+    """Return the problems of buckets that need an operator."""
     found = []
     if count := Bucket.objects.filter(is_paused=False).exclude(scan_error="").count():
         text = f"{count_words(count, 'bucket')} not read: the last scan broke off"

@@ -1,7 +1,7 @@
-"""The lane of Prometheus blocks: a job is one part of a group of blocks of one interval.
+"""The lane of Prometheus blocks: a job merges one partition of a group of blocks of one interval.
 
-A result stays unseen until the last part of its group is done. Then, in one transaction, the results are live, the
-sources superseded, and what the bucket is to be told is in the outbox.
+A result stays invisible until the last partition of its group is done. Then one transaction makes the results live,
+marks the sources superseded, and writes the changes for the bucket to the outbox.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from webadmin.schedule.services.operation import Operation, OperationOutcome, Or
 
 
 class TsdbLane(Lane):
-    """Groups own blocks of buckets; the last of its parts completes a group."""
+    """The lane whose groups own blocks of buckets; a group completes with its last partition."""
 
     name = KIND
     plans_ahead = True
@@ -124,7 +124,7 @@ class TsdbLane(Lane):
 
 
 def _asked(job: Job, offer: Offer) -> IntervalJob:
-    """Return a waiting job as ownership sees it; one that a worker has had is anybody's."""
+    """Return a waiting job as block ownership sees it; a job that was leased before may go to any worker."""
     return IntervalJob(
         tenant=job.tenant,
         start_ms=job.spec["start_ms"],
@@ -136,7 +136,7 @@ def _asked(job: Job, offer: Offer) -> IntervalJob:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A source of an open group: its row id and what a merge is told of it."""
+    """A source of an open group: its row id and its description in the merge specification."""
 
     row_id: int
     told: TsdbSource
@@ -144,21 +144,21 @@ class _Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Samples:
-    """Of each group that is cut into parts, how many samples its parts and its sources have."""
+    """By group split into partitions: the number of samples in its results and in its sources."""
 
     written: dict[int, int]
     owned: dict[int, int]
 
 
 def _parts_of(jobs: Iterable[Job]) -> dict[int, Part]:
-    """Return the parts of open groups by the row ids of their jobs."""
+    """Return the partitions of open groups, by the row ids of their jobs."""
     open_parts = Part.objects.filter(job__in=[job.id for job in jobs], group__state=GroupState.OPEN)
     related = open_parts.select_related("group__tenant__bucket", "group__tenant__folder")
     return {part.job_id: part for part in related.defer("group__tenant__folder__looked", "group__tenant__slots")}
 
 
 def _sources_of(parts: Iterable[Part]) -> dict[int, dict[str, _Source]]:
-    """Return the blocks that each group owns, by id."""
+    """Return the blocks that each group owns: by group, then by ULID."""
     found: dict[int, dict[str, _Source]] = {part.group_id: {} for part in parts}
     owned = Block.objects.filter(group__in=list(found), state=BlockState.OWNED)
     for row_id, group_id, ulid, level, files, meta in owned.values_list(
@@ -173,7 +173,7 @@ def _spec(job: Job, part: Part, sources: dict[str, _Source], fence: int) -> Tsdb
     group = part.group
     bucket = group.tenant.bucket
     own = tuple(sources[ulid].told for ulid in job.spec["sources"] if ulid in sources)
-    # Cortex reads where a block belongs in every block; elsewhere only one of several parts says it.
+    # In Cortex every block names its partition; elsewhere only a partition of a split group does.
     is_told = bucket.layout == "cortex" or group.partitions > 1
     place = PartitionPlace(
         group_id=job.spec["group_id"],
@@ -209,7 +209,7 @@ def _spec(job: Job, part: Part, sources: dict[str, _Source], fence: int) -> Tsdb
 def _checked(
     one: Finished, part: Part | None, sources: dict[int, dict[str, _Source]], samples: _Samples
 ) -> Accepted | FailureReason:
-    """Check one result; what its part has is added to what is written of the group."""
+    """Verify one result and add its samples to those written by its group."""
     try:
         result = read_tsdb_result(one.result)
         if part is None:
@@ -235,10 +235,11 @@ def _checked(
 
 
 def check_result(spec: TsdbMergeSpec, planned: Sequence[str], result: TsdbMergeResult) -> BlockMeta | None:
-    """Return what a result's ``meta.json`` says, None if nothing was left. Raises ResultRefused.
+    """Return the ``meta.json`` of a result, None if the result is empty. Raises ResultRefused.
 
-    It merged exactly the job's sources, all still its group's, and wrote at most one block: under the id of this job
-    and token, of the interval and the sources' time, with the level, descent and labels that a merge of them has.
+    The result must have merged exactly the job's sources, all of them still owned by its group, and written at most one
+    block: under the id of this job and token, with the interval, the sources' time range, and the level, sources and
+    labels that their merge has.
     """
     if tuple(source.id for source in spec.sources) != tuple(planned):
         raise ResultRefused("some of its sources are not its group's any more")
@@ -250,7 +251,7 @@ def check_result(spec: TsdbMergeSpec, planned: Sequence[str], result: TsdbMergeR
 def _check_block(spec: TsdbMergeSpec, block: WrittenBlock) -> BlockMeta:
     try:
         meta = decode_meta(block.meta)
-        check_bounds(meta)  # what it says of interval and part can be, and can be stored
+        check_bounds(meta)  # interval and partition are within bounds and can be stored
         sources = [decode_meta(source.meta) for source in spec.sources]
     except LithifyError as error:
         raise ResultRefused(f"block {block.id!r}: {error}") from error

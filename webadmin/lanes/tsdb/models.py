@@ -1,8 +1,7 @@
-"""Buckets, whose blocks lie in them, the blocks, the groups that merge them, and what is still to be written there.
+"""Models of buckets, folders, tenants, blocks, groups that merge blocks, and the outbox.
 
 Columns named ``…_ms`` are milliseconds: the blocks' own times (ends exclusive) and wall time; command time where the
-comment says so. What somebody else wrote into the bucket is taken as it is; what it means is in
-``engine.lanes.tsdb.buckets``.
+comment says so. What other writers put into a bucket is stored unchanged; ``engine.lanes.tsdb.buckets`` interprets it.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ HOUR_S = 3600
 
 
 class Bucket(models.Model):
-    """A bucket whose compactor we are. ``ranges`` are the lengths of intervals, each a multiple of the one before.
+    """A bucket that this installation compacts. ``ranges`` are interval lengths, each a multiple of the previous one.
 
-    ``readers_know_partitions``: all readers and compactors of it tell parts of a group from duplicates (Cortex with
-    partitioning compaction); only then is a group cut into parts.
+    ``readers_know_partitions``: all readers and compactors of the bucket distinguish partitions of a group from
+    duplicates (Cortex with partitioning compaction). Groups are split into partitions only then.
     """
 
     name = ByteOrderedField(max_length=NAME_MAX)
@@ -67,20 +66,22 @@ class Bucket(models.Model):
 
 
 class Folder(models.Model):
-    """A folder of blocks, "" or ending in a slash. ``looked`` is what the last scan knew beside blocks: unfinished
-    uploads, bad blocks and marks, so that the next one reads only what is new. It grows with them (some hundred bytes a
-    mark): whoever joins a folder for another reason defers it."""
+    """A folder of blocks: "", or a name that ends in a slash.
+
+    ``looked`` is what the last scan recorded beside blocks (unfinished uploads, bad blocks, marks), so that the next
+    scan reads only new objects. It takes some hundred bytes per mark: defer it in joins that do not need it.
+    """
 
     bucket = models.ForeignKey(Bucket, on_delete=models.CASCADE, related_name="folders", db_index=False)
     name = ByteOrderedField(max_length=FOLDER_MAX, blank=True)
     looked = models.JSONField(default=dict)
     scanned_at_ms = models.BigIntegerField(null=True)
-    # When all its objects were listed, not only the names of blocks and marks.
+    # When all objects were last listed, not only the names of blocks and marks.
     listed_at_ms = models.BigIntegerField(null=True)
-    # How many blocks of it ``looked`` names that could not be taken in: bad ones, and unfinished uploads.
+    # Numbers of bad blocks and unfinished uploads in ``looked``.
     bad = models.PositiveIntegerField(default=0)
     partial = models.PositiveIntegerField(default=0)
-    # Why its scans break off, how many in a row, and until when it is left alone for that.
+    # Error of the last failed scan, number of consecutive failures, and time of the next attempt (back-off).
     trouble = models.CharField(max_length=REASON_MAX, blank=True)
     failures = models.PositiveIntegerField(default=0)
     again_at_ms = models.BigIntegerField(default=0)
@@ -94,12 +95,13 @@ class Folder(models.Model):
 
 
 class BucketTenant(models.Model):
-    """Whose blocks they are, and how far their compaction is. ``refusal`` says why nothing is planned, "" if it is.
+    """A tenant of a bucket and its compaction progress. ``refusal`` is why nothing is planned, "" if planning works.
 
-    ``slots`` are the intervals that hold blocks with what is to do in each, as the last plan saw them; ``waiting`` the
-    blocks and ``compactions`` the merges between them and the fix-point. ``plan_at_ms`` is when to plan again.
-    ``too_large`` are the groups that are not planned because they would have to be cut into parts, ``parts`` the
-    published blocks that are parts of a group; both only where the bucket does not allow parts.
+    ``slots`` are the intervals that hold blocks, with the pending work in each, as of the last plan. ``waiting`` is the
+    number of blocks to merge, and ``compactions`` the number of merges until nothing is left to merge. ``plan_at_ms``
+    is when to plan next. ``too_large`` is the number of groups not planned because they would have to be split into
+    partitions, ``parts`` the number of published blocks that are partitions of a group; both only where the bucket does
+    not allow partitions.
     """
 
     bucket = models.ForeignKey(Bucket, on_delete=models.CASCADE, related_name="tenants", db_index=False)
@@ -110,7 +112,7 @@ class BucketTenant(models.Model):
     is_deleted = models.BooleanField(default=False)
     planned_at_ms = models.BigIntegerField(null=True)
     plan_at_ms = models.BigIntegerField(null=True, default=0)
-    # How many plans in a row broke off; ``refusal`` says why.
+    # Number of consecutive failed plans; ``refusal`` has the error.
     failures = models.PositiveIntegerField(default=0)
     waiting = models.PositiveIntegerField(default=0)
     compactions = models.PositiveIntegerField(default=0)
@@ -120,7 +122,7 @@ class BucketTenant(models.Model):
     index_wanted = models.PositiveBigIntegerField(default=0)
     index_written = models.PositiveBigIntegerField(default=0)
     index_written_at_ms = models.BigIntegerField(null=True)
-    # Until when somebody has the turn to write the index.
+    # End of the current writer's lease of the bucket index.
     index_writer_until_ms = models.BigIntegerField(null=True)
 
     objects = ConfinedManager("name")
@@ -128,7 +130,7 @@ class BucketTenant(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["bucket", "name"], name="tsdb_tenant_unique")]
         indexes = [
-            # "Whose plan is due?"
+            # Tenants whose plan is due.
             models.Index(fields=["plan_at_ms", "id"], condition=Q(plan_at_ms__isnull=False), name="tsdb_tenant_due"),
         ]
         ordering = ["bucket", "name"]
@@ -138,7 +140,7 @@ class BucketTenant(models.Model):
 
 
 class Group(models.Model):
-    """Blocks of one interval that are merged together into ``partitions`` parts; done when all its parts are."""
+    """Blocks of one interval that are merged together into ``partitions`` partitions; done when all of them are."""
 
     tenant = models.ForeignKey(BucketTenant, on_delete=models.CASCADE, related_name="groups", db_index=False)
     group_key = ByteOrderedField(max_length=KEY_MAX, blank=True)
@@ -156,7 +158,7 @@ class Group(models.Model):
     command_index = models.BigIntegerField()
     finished_at_ms = models.BigIntegerField(null=True)
     ended_because = models.CharField(max_length=REASON_MAX, blank=True)
-    # What reading the sources of a failed job alone showed.
+    # Result of reading the sources of a failed job individually.
     finding = models.CharField(max_length=REASON_MAX, blank=True)
 
     objects = ConfinedManager("tenant__name")
@@ -175,7 +177,7 @@ class Group(models.Model):
             ),
         ]
         indexes = [
-            # "What is done, and what goes on, for this tenant?"
+            # The open and finished groups of a tenant, newest first.
             models.Index(fields=["tenant", "state", "-id"], name="tsdb_group_of_tenant"),
         ]
         ordering = ["-id"]
@@ -189,12 +191,14 @@ class Group(models.Model):
 
 
 class Block(models.Model):
-    """A block of a bucket as its ``meta.json`` tells. ``meta`` are that file's bytes, ``files`` the others with sizes,
-    ``origins`` the level-1 blocks that it descends from; ``produced_by`` is the id that its group had in the bucket.
+    """A block of a bucket as described by its ``meta.json``.
 
-    ``reason`` is why it is kept out of compaction (a no-compact mark, quarantine), or where its data is now.
-    ``visible_at_ms`` is when we knew its ``meta.json`` in the bucket; only then is it planned from. ``group`` is what
-    merges or merged it, ``made_by`` the job that wrote it.
+    ``meta`` is the content of that file, ``files`` the other files with their sizes, ``origins`` the level-1 blocks
+    that the block descends from, ``produced_by`` the id of its group in the bucket.
+
+    ``reason`` is why the block is excluded from compaction (a no-compact mark, quarantine), or where its data is now.
+    ``visible_at_ms`` is when its ``meta.json`` was first known to be in the bucket; the block is planned only from then
+    on. ``group`` is the group that merges or merged it, ``made_by`` the job that wrote it.
     """
 
     tenant = models.ForeignKey(BucketTenant, on_delete=models.CASCADE, related_name="blocks", db_index=False)
@@ -223,7 +227,7 @@ class Block(models.Model):
     reason = models.CharField(max_length=REASON_MAX, blank=True)
     group = models.ForeignKey(Group, null=True, on_delete=models.PROTECT, related_name="sources")
     made_by = models.ForeignKey(Job, null=True, on_delete=models.PROTECT, related_name="tsdb_blocks")
-    # 0 of a block that was there when the bucket was adopted, null where nothing tells it.
+    # 0 for blocks that existed when the bucket was adopted, null if unknown.
     uploaded_at_ms = models.BigIntegerField(null=True)
     found_at_ms = models.BigIntegerField()
     visible_at_ms = models.BigIntegerField(null=True)
@@ -239,9 +243,9 @@ class Block(models.Model):
             ),
         ]
         indexes = [
-            # "What is there to plan from, to mark, to delete?"
+            # The blocks of a tenant by state: to plan, to mark, to delete.
             models.Index(fields=["tenant", "state", "min_time_ms"], name="tsdb_block_of_tenant"),
-            # "Where is the block of this name?"
+            # Lookup of blocks by ULID.
             models.Index(fields=["ulid"], name="tsdb_block_by_ulid"),
         ]
         ordering = ["tenant", "min_time_ms", "ulid"]
@@ -251,19 +255,21 @@ class Block(models.Model):
 
 
 class Part(models.Model):
-    """One partition of a group and its job; ``result`` is the block it wrote, null while it runs or if nothing was
-    left. The blocks that hold something for it are named in the job's specification."""
+    """One partition of a group, and its job. The job's specification names its source blocks.
+
+    ``result`` is the block written, null while the job runs and if the result was empty.
+    """
 
     group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="parts", db_index=False)
     partition = models.PositiveIntegerField()
     job = models.OneToOneField(Job, on_delete=models.PROTECT, related_name="tsdb_part")
     result = models.OneToOneField(Block, null=True, on_delete=models.PROTECT, related_name="part")
     is_done = models.BooleanField(default=False)
-    # The token of the last failed run after which its sources were looked at, and how far a look at them is that has
-    # not ended: {"token": that of the run, "sound": ids of blocks}.
+    # Token of the last failed run whose sources were verified, and the progress of a verification that has not ended:
+    # {"token": token of the run, "sound": ULIDs of blocks that can be read}.
     verified_token = models.BigIntegerField(default=0)
     looked = models.JSONField(default=dict)
-    # How many looks in a row could not read a source, and until when it is left alone for that.
+    # Number of consecutive verifications that could not read a source, and time of the next attempt (back-off).
     unread = models.PositiveIntegerField(default=0)
     look_again_at_ms = models.BigIntegerField(default=0)
 
@@ -278,7 +284,7 @@ class Part(models.Model):
 
 
 class BlockQuarantine(models.Model):
-    """A source that cannot be read: which file of it, where in it, and the error. It is not planned until release."""
+    """A source block that cannot be read: file, place in it, and error. It is not planned until it is released."""
 
     block = models.ForeignKey(Block, on_delete=models.CASCADE, related_name="quarantines", db_index=False)
     job = models.ForeignKey(Job, null=True, on_delete=models.SET_NULL, related_name="tsdb_quarantines")
@@ -307,13 +313,13 @@ class BlockQuarantine(models.Model):
 
 
 class OutboxStep(models.Model):
-    """Something to write to the bucket, in the order of the rows of a tenant; doing it twice is the same as once."""
+    """A write to the bucket. The steps of a tenant run in the order of their ids and are idempotent."""
 
     tenant = models.ForeignKey(BucketTenant, on_delete=models.CASCADE, related_name="steps", db_index=False)
     block = models.ForeignKey(Block, on_delete=models.CASCADE, related_name="steps")
     kind = models.CharField(max_length=20, choices=StepKind)
     detail = models.CharField(max_length=REASON_MAX, blank=True)
-    # Of a duplicate: the blocks that hold its data, and must be whole before it is marked.
+    # For a duplicate: the blocks that hold its data. They must be complete before the duplicate is marked.
     covered_by = models.JSONField(default=list)
     created_at_ms = models.BigIntegerField()
     done_at_ms = models.BigIntegerField(null=True)
@@ -324,7 +330,7 @@ class OutboxStep(models.Model):
 
     class Meta:
         indexes = [
-            # "What is to be written for this tenant, in order?"
+            # The open steps of a tenant, in order.
             models.Index(fields=["tenant", "id"], condition=Q(done_at_ms=None), name="tsdb_step_open"),
         ]
         ordering = ["id"]

@@ -1,4 +1,4 @@
-"""Blocks in a bucket that a scan saw and could not take in: bad ones, and those without ``meta.json``."""
+"""Blocks that a scan found and could not record: bad blocks, and blocks without ``meta.json``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOUND_MAX = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotTakenIn:
-    """Such a block: its state (bad or partial), and why."""
+    """A block that was not recorded: its state (bad or partial), and the reason."""
 
     ulid: str
     state: str
@@ -22,7 +22,10 @@ class NotTakenIn:
 
 
 def not_taken_in(folder_id: int) -> list[NotTakenIn]:
-    """Return those of a folder as its last scan saw them, bad ones first; not our own results that are on their way."""
+    """Return the unrecorded blocks of a folder as of its last scan, bad ones first.
+
+    Leaves out results of this installation that are not published yet.
+    """
     looked = Folder.objects.filter(id=folder_id).values_list("looked__bad", "looked__partial")
     bad, partial = looked.get()
     found = [
@@ -39,7 +42,7 @@ def not_taken_in(folder_id: int) -> list[NotTakenIn]:
 
 
 def explain_not_taken_in(ulid: str) -> list[Explanation]:
-    """Explain every block of this id that no scan could take in."""
+    """Explain every unrecorded block with this ULID."""
     some = Folder.objects.filter(Q(bad__gt=0) | Q(partial__gt=0)).select_related("bucket").defer("looked")
     return [
         Explanation(

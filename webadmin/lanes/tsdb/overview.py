@@ -1,4 +1,4 @@
-"""What the front page tells of buckets: a table of how each stands."""
+"""Front page section of buckets: a table of their standings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BUCKETS_SHOWN = 8
 
 
 def buckets_table(standings: Sequence[BucketStanding]) -> Table:
-    """Return the buckets with what is left to do in each."""
+    """Return a table of buckets with the remaining work in each."""
     now_ms = dialect.clock_ms()
     more = len(standings) - BUCKETS_SHOWN
     return Table(

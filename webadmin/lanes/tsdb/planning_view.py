@@ -1,4 +1,4 @@
-"""What a plan of one tenant rests on: its blocks, the groups that jobs have, unfinished uploads."""
+"""Input of a tenant's plan: its blocks, the groups that jobs merge, unfinished uploads."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _COLUMNS = (
 
 
 def partial_uploads(folder_id: int) -> list[str]:
-    """Return the ids of blocks without ``meta.json`` that the last scan of a folder saw; marks are not read for it."""
+    """Return the ULIDs of blocks without ``meta.json`` in the folder's last scan, without loading its marks."""
     found = Folder.objects.filter(id=folder_id).values_list("looked__partial", flat=True).get()
     return [each["ulid"] for each in found or []]
 
 
 def read_blocks(tenant: BucketTenant) -> list[IntervalBlock]:
-    """Return the blocks that readers of the bucket see; what is superseded or marked is nobody's business any more."""
+    """Return the blocks that readers of the bucket need: neither superseded nor marked for deletion."""
     rows = Block.objects.filter(tenant=tenant, state__in=PLANNABLE, visible_at_ms__isnull=False)
     blocks = []
     for row in rows.order_by().values_list(*_COLUMNS):
@@ -36,7 +36,7 @@ def read_blocks(tenant: BucketTenant) -> list[IntervalBlock]:
 
 
 def read_taken(tenant: BucketTenant) -> list[TakenGroup]:
-    """Return the open groups, with what their jobs do; and those that are done but for being told to the bucket."""
+    """Return the open groups with the states of their jobs, and the done groups that are not yet published."""
     unseen = Q(state=GroupState.DONE, parts__result__state=BlockState.LIVE, parts__result__visible_at_ms=None)
     found = Group.objects.filter(Q(state=GroupState.OPEN) | unseen, tenant=tenant)
     groups = {group.id: group for group in found.distinct()}

@@ -1,4 +1,4 @@
-"""What an operator set for a bucket, as planners and layouts take it."""
+"""Settings of a bucket in the form that planners and layouts take."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RANGE = re.compile(r"([1-9]\d{0,5})([mhd])")
 
 
 def read_ranges(text: str) -> tuple[int, ...]:
-    """Return lengths like ``2h,12h,24h`` in milliseconds. Raises PolicyRefused for what cannot be."""
+    """Return lengths like ``2h,12h,24h`` in milliseconds. Raises PolicyRefused if they are invalid."""
     ranges = []
     for word in text.split(","):
         match = _RANGE.fullmatch(word.strip())
@@ -26,7 +26,7 @@ def read_ranges(text: str) -> tuple[int, ...]:
 
 
 def policy_of(bucket: Bucket) -> IntervalPolicy:
-    """Return the rules by which the blocks of a bucket are planned. Raises PolicyRefused."""
+    """Return the planning policy of a bucket. Raises PolicyRefused."""
     if bucket.readers_know_partitions and bucket.layout != "cortex":
         raise PolicyRefused("readers know partitions: only those of a Cortex with partitioning compaction do")
     return IntervalPolicy(
@@ -40,12 +40,15 @@ def policy_of(bucket: Bucket) -> IntervalPolicy:
 
 
 def allows_partitions(bucket: Bucket) -> bool:
-    """Say whether groups of a bucket may be cut into parts: Thanos, and Cortex unless an operator says otherwise, take
-    parts of a group for duplicates of each other."""
+    """Return whether groups of a bucket may be split into partitions.
+
+    Thanos always treats partitions of a group as duplicates of each other; Cortex does unless the bucket's settings say
+    otherwise.
+    """
     return bucket.layout == "cortex" and bucket.readers_know_partitions
 
 
 def layout_of(bucket: Bucket) -> Layout:
-    """Return where things lie in a bucket."""
+    """Return the object layout of a bucket."""
     labels = tuple(label.strip() for label in bucket.replica_labels.split(",") if label.strip())
     return layout(bucket.layout, labels)

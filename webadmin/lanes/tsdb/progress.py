@@ -1,4 +1,4 @@
-"""How far the compaction of buckets is: per tenant, and per interval of it; when it will have caught up."""
+"""Compaction progress of buckets by tenant and interval, with the expected time to catch up."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from webadmin.lanes.tsdb.models import Block, BucketTenant, Group, OutboxStep
 from webadmin.lanes.tsdb.states import PLANNABLE, GroupState
 
 RATE_WINDOW_MS = 3_600_000
-"""Over which finished groups are counted for the expected time."""
+"""Window over which finished groups are counted for the expected time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantProgress:
-    """Where one tenant is. ``blocks`` are those readers need; ``waiting`` of them are still to be merged by
-    ``compactions``. ``seconds`` is the expected time at the rate of the last hour, None if nothing tells it.
-    ``looks_again_ms`` is when time alone will let more be planned, None if only new blocks can. Where the bucket does
-    not allow parts, ``too_large`` groups are not planned since they would have to be cut, and ``parts`` are published
-    blocks that are parts of a group."""
+    """Compaction progress of one tenant.
+
+    ``blocks`` is the number of blocks that readers need; ``waiting`` of them are still to be merged, by ``compactions``
+    merges. ``seconds`` is the expected time at the rate of the last hour, None without a rate. ``looks_again_ms`` is
+    when time alone makes more blocks plannable, None if only new blocks can. Where the bucket does not allow
+    partitions, ``too_large`` is the number of groups that would have to be split and are not planned, and ``parts`` the
+    number of published blocks that are partitions of a group.
+    """
 
     tenant_id: int
     bucket: str
@@ -46,26 +49,29 @@ class TenantProgress:
 
     @property
     def is_idle(self) -> bool:
-        """Say whether nothing runs, waits for a worker, or is to be planned or written now."""
+        """Return whether nothing runs, waits for a worker, or is to be planned or written now."""
         return self.is_planned and not (self.jobs_waiting or self.jobs_running or self.to_write)
 
     @property
     def is_done(self) -> bool:
-        """Say whether there is nothing to do for now."""
+        """Return whether there is no work at present."""
         return self.is_idle and not (self.compactions or self.refusal)
 
     @property
     def is_stuck(self) -> bool:
-        """Say whether what is left waits for an operator: its jobs are parked, and nothing else is to do."""
+        """Return whether the remaining work needs an operator: its jobs are parked and there is no other work."""
         return self.is_idle and self.jobs_parked > 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as command and API show it."""
+        """Return the progress in the form that command and API show."""
         return asdict(self) | {"is_done": self.is_done, "is_stuck": self.is_stuck}
 
 
 def tenant_progress(bucket_id: int | None = None, *, tenant_ids: Sequence[int] | None = None) -> list[TenantProgress]:
-    """Return where each tenant is, of one bucket only or just these tenants; a fixed number of queries."""
+    """Return the progress of each tenant, optionally of one bucket or of ``tenant_ids`` only.
+
+    Uses a fixed number of queries.
+    """
     tenants = BucketTenant.objects.select_related("bucket").order_by("bucket__name", "name")
     if bucket_id is not None:
         tenants = tenants.filter(bucket=bucket_id)
@@ -125,7 +131,7 @@ def _by_tenant(rows: Any, **sums: Any) -> dict[int, dict[str, Any]]:
 
 
 def _rates(tenants: Any) -> dict[int, float]:
-    """Return how many groups of each tenant were finished per second lately."""
+    """Return the number of groups finished per second within ``RATE_WINDOW_MS``, by tenant."""
     now_ms = dialect.clock_ms()
     done = Group.objects.filter(tenant__in=tenants, state=GroupState.DONE, finished_at_ms__gte=now_ms - RATE_WINDOW_MS)
     rates = {}

@@ -1,4 +1,4 @@
-"""What ``/metrics`` tells of buckets: a fixed number of queries, and so many tenants at most, those behind most."""
+"""Metrics of buckets for ``/metrics``: a fixed number of queries, limited to the tenants with the largest backlog."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Sample = tuple[tuple[str, ...], float]
 
 
 def tsdb_samples(tenants_max: int) -> Iterator[tuple[str, list[Sample]]]:
-    """Yield each metric's name with its samples."""
+    """Yield the name of each metric with its samples, for at most ``tenants_max`` tenants."""
     now_ms = dialect.clock_ms()
     tenants = sorted(tenant_progress(), key=lambda each: (-each.compactions, each.bucket, each.tenant))[:tenants_max]
     yield "lithify_tsdb_remaining_compactions", [(_key(each), each.compactions) for each in tenants]
@@ -55,7 +55,7 @@ def _blocks(tenants: Sequence[TenantProgress]) -> Iterator[tuple[str, list[Sampl
     for bucket, folder, bad, partial in Folder.objects.filter(Q(bad__gt=0) | Q(partial__gt=0)).values_list(
         "bucket__name", "name", "bad", "partial"
     ):
-        tenant = folder.removesuffix("/")  # "" where one folder has the blocks of all
+        tenant = folder.removesuffix("/")  # "" if one folder holds the blocks of all tenants
         if not tenant or (bucket, tenant) in shown:
             counts += [((bucket, tenant, "bad"), bad), ((bucket, tenant, "partial"), partial)]
     yield "lithify_tsdb_blocks", sorted(counts)

@@ -1,4 +1,4 @@
-"""How buckets and their tenants stand, in numbers and in a word: what pages, commands and the front page all show."""
+"""Standings of buckets and tenants, in numbers and as a state, for pages, commands and the front page."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from webadmin.lanes.tsdb.states import GroupState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketStanding:
-    """Where one bucket is: ``waiting`` blocks are to be merged by ``compactions``, jobs of open groups by state.
+    """Standing of one bucket: ``waiting`` blocks to merge in ``compactions`` merges, and jobs of open groups by state.
 
-    ``refused`` are its tenants of which nothing is planned for another reason than an operator's or their owner's wish,
-    ``failing_writes`` the steps of the outbox that the bucket has refused so far. ``too_large`` groups are not planned
-    because they would have to be cut into parts, ``parts`` are published blocks that are parts of a group, both in
-    buckets that do not allow parts.
+    ``refused`` is the number of tenants that are not planned, without deleted tenants and paused buckets;
+    ``failing_writes`` the number of open outbox steps that the bucket has refused. ``too_large`` is the number of
+    groups not planned because they would have to be split into partitions, ``parts`` the number of published blocks
+    that are partitions of a group; both only in buckets that do not allow partitions.
     """
 
     bucket: Bucket
@@ -42,12 +42,15 @@ class BucketStanding:
 
     @property
     def is_busy(self) -> bool:
-        """Say whether anything runs, waits for a worker, is to be merged or to be written."""
+        """Return whether anything runs, waits for a worker, or is to be merged or written."""
         return bool(self.running or self.queued or self.compactions or self.to_write)
 
 
 def bucket_standings(of: Sequence[Bucket] | None = None) -> list[BucketStanding]:
-    """Return where each bucket is, or each of these, by name. A fixed number of queries, none over all blocks."""
+    """Return the standings of all buckets by name, or of those in ``of``.
+
+    Uses a fixed number of queries, none over all blocks.
+    """
     buckets = list(Bucket.objects.order_by("name")) if of is None else list(of)
     if not buckets:
         return []
@@ -102,7 +105,7 @@ def _by_bucket(rows: QuerySet[Any], key: str, **sums: Any) -> defaultdict[int, d
 
 
 def bucket_state(one: BucketStanding) -> StateWord:
-    """Return how a bucket is: the first of these that holds."""
+    """Return the state of a bucket: the first that applies."""
     if one.bucket.scan_error:
         return StateWord("no answer", "bad", one.bucket.scan_error)
     if one.bucket.is_paused:
@@ -119,7 +122,7 @@ def bucket_state(one: BucketStanding) -> StateWord:
 
 
 def tenant_state(each: TenantProgress) -> StateWord:
-    """Return how a tenant of a bucket is: the first of these that holds."""
+    """Return the state of a tenant of a bucket: the first that applies."""
     if each.refusal:
         return StateWord("refused", "bad", each.refusal)
     if each.jobs_parked:
@@ -132,7 +135,7 @@ def tenant_state(each: TenantProgress) -> StateWord:
 
 
 def partition_notices(too_large: int, parts: int) -> list[tuple[str, str]]:
-    """Return what an operator has to know of groups and parts in a bucket that does not allow parts: tone and text."""
+    """Return notices (tone and text) about groups and partitions in a bucket that does not allow partitions."""
     found = []
     if parts:
         what = "1 published block is a part" if parts == 1 else f"{parts} published blocks are parts"

@@ -1,4 +1,4 @@
-"""Where a block of a bucket, and a group of blocks, is in its life."""
+"""States of blocks, groups and outbox steps."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from django.db import models
 
 
 class BlockState(models.TextChoices):
-    """Each block the bucket has or had is in exactly one of these: nothing is ever in limbo."""
+    """State of a block that the bucket has or had; every block is in exactly one."""
 
-    LIVE = "live", "live"  # of no group; planned from once its meta.json is in the bucket
+    LIVE = "live", "live"  # in no group; planned once its meta.json is in the bucket
     OWNED = "owned", "owned"  # a source of exactly one open group
-    PENDING = "pending", "pending"  # written by a job whose group is not done: nobody outside sees it
+    PENDING = "pending", "pending"  # result of a job whose group is not done; invisible to readers
     SUPERSEDED = "superseded", "superseded"  # its data is in other blocks; a deletion mark follows
-    MARKED = "marked", "marked"  # has a deletion mark; its objects go when the delay is over
-    GONE = "gone", "gone"  # its objects are not in the bucket any more; the row is history
+    MARKED = "marked", "marked"  # has a deletion mark; its objects are deleted after the delay
+    GONE = "gone", "gone"  # its objects are no longer in the bucket; the row is history
 
 
 PLANNABLE = (BlockState.LIVE, BlockState.OWNED)
-"""The states in which readers of the bucket need a block, as far as we know."""
+"""States of blocks that readers of the bucket need."""
 
 
 class GroupState(models.TextChoices):
-    """How far a group is."""
+    """State of a group."""
 
     OPEN = "open", "open"  # its jobs wait, run, or are parked
-    DONE = "done", "done"  # all parts are done: its results are live
-    DISSOLVED = "dissolved", "dissolved"  # given up: its blocks are planned anew
+    DONE = "done", "done"  # all partitions are done and the results are live
+    DISSOLVED = "dissolved", "dissolved"  # dissolved; its blocks are planned again
 
 
 class StepKind(models.TextChoices):
-    """What an outbox row still has to write to the bucket."""
+    """Kind of an outbox step."""
 
     WRITE_META = "write_meta", "write meta.json"
     MARK_DELETION = "mark_deletion", "mark for deletion"

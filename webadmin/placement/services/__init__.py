@@ -1,1 +1,1 @@
-"""Use cases of placement; each runs in one transaction and leaves an audit entry where a person decided."""
+"""Use cases of placement; each runs in one transaction and writes an audit entry for operators' actions."""

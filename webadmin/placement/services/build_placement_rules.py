@@ -1,10 +1,10 @@
 """One round of adaptive placement: new segments → statistics → rules → a version in the database → the object store.
 
-1. What a round starts from is one row; only who finds that row unchanged may write the next one. So two beats are
+1. The starting state of a round is one row; the next one is written only if that row is unchanged. So two beats are
    harmless, and each segment counts once.
-2. Versions and times only grow, also over those that the store has and a database that was restored has not.
-3. Rules of the store that cannot be read stop the round before anything is written: usage is read again by the next.
-   Unsigned ones are not ours: they are replaced.
+2. Versions and times only grow, even beyond those in the store that a restored database does not have.
+3. Rules in the store that cannot be read stop the round before anything is written: the next one reads the usage
+   again. Unsigned ones are not ours: they are replaced.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 HISTORY_KEPT_MS = 30 * 86_400_000
 CHANGES_KEPT_MAX = 2_000
-"""Of one version: a fleet of datasets that all change at once leaves these, and the count of all."""
+"""Stored changes per version: if a fleet of datasets changes at once, the rest is only counted."""
 ROWS_PER_INSERT = 500
 VERSIONS_PER_TRIM = 40
 REASONS_NAMED = 2
@@ -41,7 +41,7 @@ REASONS_NAMED = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundOutcome:
-    """What a round did. ``version`` is None if it published nothing: too early, or somebody else was quicker."""
+    """The outcome of a round. ``version`` is None if it published nothing: too early, or another builder was faster."""
 
     version: int | None
     segments: int
@@ -52,7 +52,7 @@ class RoundOutcome:
 
 @dataclass(slots=True, kw_only=True)
 class _Round:
-    """A round under way; ``seen`` is the head it started from, ``before`` the newest rules there are."""
+    """A running round; ``seen`` is the head it started from, ``before`` the newest rules there are."""
 
     seen: RulesHead
     before: PlacementRules
@@ -64,9 +64,11 @@ class _Round:
 
 
 def build_placement_rules(*, store: ObjectStore, now_ms: int, confidence_ms: int = 0) -> RoundOutcome:
-    """Do one round as of ``now_ms`` (the database's clock). Errors of the store, BadDocument, StaleDocument pass.
+    """Run one round as of ``now_ms`` (the database's clock).
 
-    Rules are published once ``confidence_ms`` have passed since the first round; until then usage is only gathered.
+    Propagates errors of the store, BadDocument, StaleDocument.
+
+    Rules are published once ``confidence_ms`` have passed since the first round; until then usage is only collected.
     """
     run = _start(store, now_ms)
     _feed(run)
@@ -89,12 +91,12 @@ def build_placement_rules(*, store: ObjectStore, now_ms: int, confidence_ms: int
 
 
 def rules_of(head: RulesHead) -> PlacementRules:
-    """Return the rules that a head holds; empty ones if there were never any."""
+    """Return the rules that a head holds; empty ones if there are none."""
     return decode_rules(bytes(head.document)) if head.document else PlacementRules()
 
 
 def state_of(head: RulesHead) -> PlacementState:
-    """Return what rules are built from; without it, what continues the rules so that nothing shrinks at once."""
+    """Return the state for building rules; without one, a state derived from the rules so that nothing shrinks."""
     return decode_state(bytes(head.state)) if head.state else PlacementState()
 
 
@@ -105,14 +107,14 @@ def _start(store: ObjectStore, now_ms: int) -> _Round:
         before = stored
     if not state.datasets:
         state.datasets = restore_states(before)
-    # A clock that went back must not make rules that readers take for old ones.
+    # After a clock that went back, new rules must not look older than those that readers have.
     now_ms = max(now_ms, before.created_at_ms, head.built_at_ms)
     place = LogPlace(read_index=head.read_index, gaps=head.gaps)
     return _Round(seen=head, before=before, state=state, now_ms=now_ms, place=place, fed_until_ms=head.fed_until_ms)
 
 
 def _feed(run: _Round) -> None:
-    """Count the segments that are new, in order of time: an estimator ignores what is older than its last."""
+    """Count the new segments, in order of time: an estimator ignores values older than its last."""
     indexes, run.place = entries_to_read(run.place, run.now_ms)
     for segment in segments_of(sorted(indexes)):
         run.fed_until_ms = min(run.now_ms, max(run.fed_until_ms, segment.at_ms))
@@ -125,7 +127,7 @@ def _feed(run: _Round) -> None:
 def _write(
     run: _Round, statistics: PlacementStatistics, rules: PlacementRules | None, changed: list[RuleDifference]
 ) -> bool:
-    """Write the round if nobody else has written one since it started."""
+    """Write the round unless another builder has written one since it started; return whether it was written."""
     values = {
         "round": run.seen.round + 1,
         "statistics": encode_statistics(statistics),
@@ -182,7 +184,7 @@ def _in_short(changed: list[RuleDifference]) -> str:
 
 
 def _stored(store: SignedStore) -> PlacementRules | None:
-    """Return the store's rules. Unsigned ones count as none: the round replaces them."""
+    """Return the store's rules. Unsigned ones count as missing: the round replaces them."""
     try:
         return load_rules(store)
     except UnsignedDocument as error:
@@ -191,7 +193,7 @@ def _stored(store: SignedStore) -> PlacementRules | None:
 
 
 def _publish(store: ObjectStore, rules: PlacementRules, statistics: PlacementStatistics) -> None:
-    """Write both documents; a failure of the statistics does not keep the rules back."""
+    """Write both documents; a failure of the statistics does not prevent the rules from being published."""
     signed = SignedStore(store, settings.TOKEN_KEYS)
     failure: StorageError | None = None
     try:

@@ -1,7 +1,7 @@
-"""What operators decide about placement: limits for everybody and for tenants, overrides and pins of single datasets.
+"""Operators' actions on placement: limits for everybody and for tenants, overrides and pins of single datasets.
 
-A decision holds from the next round of the rules on (at most 15 s). Each leaves an entry in the audit log and a row of
-history with what held before; a decision that changes nothing leaves none, so it can be given twice.
+A change takes effect with the next round of the rules (at most 15 s). Each writes an entry in the audit log and a row
+of history with the previous value; without a change nothing is written, so actions are idempotent.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What was decided, or would be; None is nothing of its own. ``foresight`` says, of a dry run, what moves."""
+    """The outcome of a change, or of its dry run; None means no value of its own.
+
+    ``foresight`` is, for a dry run, what would move.
+    """
 
     subject: PlacementChange.Subject
     tenant: str
@@ -51,7 +54,7 @@ class Decision:
     foresight: Foresight | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as API and commands show it."""
+        """Return the JSON form for API and commands."""
         place = {"tenant": self.tenant, "dataset": self.dataset}
         return place | {
             "changed": self.before != self.after,
@@ -63,9 +66,9 @@ class Decision:
 
 
 def change_limits(*, tenant: str = EVERYBODY, values: Values | None, order: Order) -> Decision:
-    """Set the numbers that are given and keep the others; a number that is None, or no values at all, takes it back.
+    """Set the given numbers and keep the others; None for a number, or for all values, removes them.
 
-    Raises LimitsRefused unless what then holds can be obeyed, for everybody and for each tenant.
+    Raises LimitsRefused unless the resulting limits are consistent, for everybody and for each tenant.
     """
     _check_place(tenant)
     _check_names(values, LIMIT_NAMES)
@@ -84,7 +87,7 @@ def change_limits(*, tenant: str = EVERYBODY, values: Values | None, order: Orde
 
 
 def change_override(*, tenant: str, dataset: str, values: Values | None, order: Order) -> Decision:
-    """Decide what is given for one dataset and keep the rest; None takes a decision back. ``shards`` pins it.
+    """Set the given values for one dataset and keep the rest; None removes a value. ``shards`` pins it.
 
     Raises LimitsRefused, and PinRefused for shards that the ring does not have.
     """
@@ -122,7 +125,7 @@ def _check_names(values: Values | None, known: tuple[str, ...]) -> None:
 
 
 def _hold_decisions() -> None:
-    """Wait for other decisions and rounds; they take milliseconds."""
+    """Wait for other changes and rounds, which take milliseconds."""
     RulesHead.objects.get_or_create(id=1)
     dialect.locked(RulesHead.objects.filter(id=1)).only("id").get()
 
@@ -167,7 +170,7 @@ def _decision(
 
 
 def _plain(name: str, value: Any) -> Any:
-    """Return a value as rows and JSON hold it."""
+    """Return a value as rows and JSON store it."""
     if name == "load_balancing":
         try:
             return int(LoadBalancing[value.upper()]) if isinstance(value, str) else int(LoadBalancing(value))
@@ -182,7 +185,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _settings_after(decision: Decision) -> PlacementSettings:
-    """Return the settings as they would be with the decision."""
+    """Return the settings as they would be with the change."""
     limits = {row.tenant: row for row in PlacementLimit.objects.all()}
     overrides = {(row.tenant, row.dataset): row for row in PlacementOverride.objects.all()}
     if decision.subject is PlacementChange.Subject.LIMITS:

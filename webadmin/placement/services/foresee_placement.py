@@ -1,7 +1,7 @@
-"""What would move if instances came or went, or if the ring, limits or overrides were others: a dry run.
+"""Dry run of placement: what would move if instances, the ring, limits or overrides changed.
 
-Every dataset that writes now is placed twice, by the rings and rules before and after, and weighed by what it writes.
-Rules after a change of limits are those of the next round; a smaller need lowers a number of shards only later.
+Every dataset that writes now is placed twice, by the rings and rules before and after, weighted by its writes. Rules
+after a change of limits are those of the next round; a smaller need lowers a number of shards only later.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from webadmin.placement.services.build_placement_rules import rules_of, state_of
 from webadmin.placement.services.instances import current_ring
 
 SERIES_PER_DATASET = 16
-"""A dataset's load is split among so many series, which its shards share."""
+"""A dataset's load is split into this many series, which are distributed among its shards."""
 DATASETS_MAX = 2_000
 MOVERS_LOOKED_AT = 200
 MOVERS_SHOWN = 20
 STAND_INS = 500
-"""Where nothing was written lately, so many made-up datasets show what a change of the fleet moves."""
+"""If nothing was written recently, this many synthetic datasets show what a change of the fleet moves."""
 NEW_INSTANCES_MAX = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetChange:
-    """Instances that come (their zone and tokens) and go (their names), and the number of shards if it is to be set."""
+    """Instances that join (zone and tokens) and leave (names), and the number of shards if it is to be set."""
 
     add: Sequence[str] = ()
     remove: Sequence[str] = ()
@@ -64,7 +64,7 @@ class Foresight:
     notes: tuple[str, ...] = field(default=())
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as API, pages and commands show it."""
+        """Return the JSON form for API, pages and commands."""
         return {
             "shards_before": self.shards[0],
             "shards_after": self.shards[1],
@@ -79,12 +79,12 @@ class Foresight:
 
 
 def percent(share: float) -> str:
-    """Return a share as people read it."""
+    """Return a share as a percentage."""
     return f"{100 * share:.1f} %"
 
 
 def what_if(change: FleetChange) -> Foresight:
-    """Say what a change of the fleet would move. Raises RingRefused, EmptyRing."""
+    """Return what a change of the fleet would move. Raises RingRefused, EmptyRing."""
     before = current_ring()
     after = changed_ring(before, change)
     rules = _next_rules(_head(), operator_settings())
@@ -92,7 +92,7 @@ def what_if(change: FleetChange) -> Foresight:
 
 
 def foresee_settings(before: PlacementSettings, after: PlacementSettings) -> Foresight | None:
-    """Say what other limits or overrides would move; None while there is no ring."""
+    """Return what other limits or overrides would move; None while there is no ring."""
     ring, head = current_ring(), _head()
     if not ring.shards:
         return None
@@ -100,7 +100,7 @@ def foresee_settings(before: PlacementSettings, after: PlacementSettings) -> For
 
 
 def changed_ring(ring: Ring, change: FleetChange) -> Ring:
-    """Return the ring as it would be. Raises RingRefused for names that are not there and for impossible numbers."""
+    """Return the ring after a change. Raises RingRefused for unknown names and for impossible numbers."""
     unknown = sorted(set(change.remove) - {one.id for one in ring.instances})
     if unknown:
         raise RingRefused(f"no instance {', '.join(unknown)} is on the ring")
@@ -126,7 +126,7 @@ def _statistics() -> PlacementStatistics:
 
 
 def _next_rules(head: RulesHead, settings: PlacementSettings) -> PlacementRules:
-    """Return the rules that the next round would make if nothing but the settings were new."""
+    """Return the rules of the next round if only the settings changed."""
     published, statistics = rules_of(head), _statistics()
     states = state_of(head).datasets or restore_states(published)
     return build_rules(published, states, replace(statistics, created_at_ms=head.built_at_ms), settings)[0]
@@ -159,7 +159,7 @@ def _foresight(
 
 
 def _resize_words(before: Ring, after: Ring, moved: Movement, in_kept_ring: float) -> str:
-    """Return why the number of shards changes, what of the movement comes from that, and what an operator may do."""
+    """Return why the number of shards changes, how much of the movement that causes, and what an operator may do."""
     tokens = sum(one.tokens for one in after.instances)
     why, advice = f"The ring changes from {before.shards} to {after.shards} shards.", ""
     if before.shards < tokens and after.shards == ring_size(before.shards, tokens):
@@ -210,7 +210,7 @@ def _loads(before: dict[str, float], after: dict[str, float]) -> tuple[dict[str,
 def _movers(
     before: Ring, after: Ring, rules: PlacementRules, new_rules: PlacementRules, usages: dict[DatasetKey, float]
 ) -> tuple[dict[str, Any], ...]:
-    """Return the datasets that change most, among those that write most."""
+    """Return the datasets that move most, among those that write most."""
     old, new = Placer(before, by_fingerprint(rules)), Placer(after, by_fingerprint(new_rules))
     found = []
     for key, usage in list(usages.items())[:MOVERS_LOOKED_AT]:

@@ -1,7 +1,7 @@
-"""Segment writers come, say that they are alive, and go; each change of who is there settles the ring.
+"""Registration, heartbeats and departure of segment writers; each change of membership updates the ring.
 
-All times are the database's clock: writers need no clocks that agree. Nobody but the writers' own heartbeats is needed
-to notice that one of them is silent.
+All times are by the database's clock, so writers need no synchronised clocks. Silent writers are detected by the
+heartbeats of the others alone.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ REASON_MAX = 500
 
 
 class InstanceRefused(LithifyError):
-    """A segment writer cannot be registered like this; the message says what to change."""
+    """A segment writer cannot be registered with these values; the message says what to change."""
 
     code = "instance_refused"
 
 
 class Standing(enum.StrEnum):
-    """What the registry says to an instance that reports."""
+    """The registry's answer to a heartbeat."""
 
-    ACTIVE = "active"  # go on
-    LEAVING = "leaving"  # somebody wants it drained
-    UNKNOWN = "unknown"  # not registered, or given up as lost: register again
+    ACTIVE = "active"  # continue
+    LEAVING = "leaving"  # draining was requested
+    UNKNOWN = "unknown"  # not registered, or removed as lost: register again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What an instance says of itself. ``address`` is where distributors reach it, ``http://host:port``."""
+    """An instance's registration. ``address`` is where distributors reach it, ``http://host:port``."""
 
     name: str
     address: str
@@ -63,7 +63,7 @@ class Registration:
     build: str = ""
 
     def check(self) -> None:
-        """Raise InstanceRefused if it could not be written down or reached."""
+        """Raise InstanceRefused if a value is invalid."""
         if not self.name.isprintable() or not 1 <= len(self.name) <= NAME_MAX:
             raise InstanceRefused(f"instance {self.name!r}: give 1 to {NAME_MAX} printable characters")
         if len(self.zone) > ZONE_MAX or not self.zone.isprintable():
@@ -75,7 +75,7 @@ class Registration:
 
 
 def register_instance(registration: Registration) -> Ring:
-    """Make an instance an active member, whatever it was before; return the ring with it."""
+    """Make an instance an active member, whatever its previous state; return the ring with it."""
     registration.check()
     with transaction.atomic():
         _hold_ring()
@@ -102,17 +102,22 @@ def register_instance(registration: Registration) -> Ring:
 
 
 def heartbeat(name: str, *, store_error: str = "") -> Standing:
-    """Note that an instance is alive, and why it could not store segments at its last attempt, "" if it could; a row
-    update and nothing else."""
+    """Record a heartbeat, and why the last attempt to store segments failed, "" if it succeeded.
+
+    It updates a single row.
+    """
     present = Instance.objects.filter(name=name, left_at_ms=None)
     if not present.update(heartbeat_at_ms=dialect.clock_ms(), store_error=store_error[:STORE_ERROR_MAX]):
         return Standing.UNKNOWN
     state = present.values_list("state", flat=True).first()
-    return Standing(state) if state else Standing.UNKNOWN  # it was given up between the two statements
+    return Standing(state) if state else Standing.UNKNOWN  # it was removed between the two statements
 
 
 def drain_instance(name: str, *, actor: str, reason: str) -> bool:
-    """Let an instance leave: it gets nothing new, flushes and goes. False if it is not there or leaves already."""
+    """Drain an instance: it gets nothing new, flushes and exits.
+
+    Return False if it is not present or draining already.
+    """
     with transaction.atomic():
         _hold_ring()
         active = Instance.objects.filter(name=name, left_at_ms=None, state=Instance.State.ACTIVE)
@@ -124,7 +129,7 @@ def drain_instance(name: str, *, actor: str, reason: str) -> bool:
 
 
 def leave(name: str) -> bool:
-    """An instance has flushed everything and goes. False if it was gone already."""
+    """Remove an instance that has flushed everything. Return False if it was removed already."""
     with transaction.atomic():
         _hold_ring()
         gone = Instance.objects.filter(name=name, left_at_ms=None).update(
@@ -137,9 +142,10 @@ def leave(name: str) -> bool:
 
 
 def settle_ring() -> Ring:
-    """Make the ring follow who is there now: silent ones get nothing, lost ones lose their shards.
+    """Update the ring to the present instances: silent ones get nothing, lost ones lose their shards.
 
-    Call it only from where the database was in reach for a while: after an outage everybody was silent.
+    Call it only after the database was reachable for several heartbeats: right after an outage every instance looks
+    silent.
     """
     if _change(dialect.clock_ms(), current_ring()) is None:
         return current_ring()
@@ -149,7 +155,7 @@ def settle_ring() -> Ring:
 
 
 def size_ring(shards: int, *, actor: str, reason: str) -> Ring:
-    """Give the ring so many shards at least, ahead of a growth that is expected: most series move once, now."""
+    """Set the minimum number of shards, ahead of expected growth: most series move once, now."""
     if not 1 <= shards <= placement.SHARDS_MAX:
         raise RingRefused(f"{shards} shards: give 1 to {placement.SHARDS_MAX}")
     with transaction.atomic():
@@ -166,13 +172,13 @@ def current_ring() -> Ring:
 
 
 def _hold_ring() -> None:
-    """Wait for the ring and hold it until the transaction ends."""
+    """Lock the ring until the transaction ends."""
     RingHead.objects.get_or_create(id=1)
     dialect.locked(RingHead.objects.filter(id=1)).get()
 
 
 def _change(now_ms: int, ring: Ring) -> Ring | None:
-    """Return the ring for who is there now; None if it is the one in force."""
+    """Return the ring for the present instances; None if it is the one in force."""
     heartbeats = [
         Heartbeat(
             instance=placement.Instance(
@@ -198,14 +204,14 @@ def _change(now_ms: int, ring: Ring) -> Ring | None:
 
 
 def _wished_size(ring: Ring, present: list[placement.Instance], wished: int | None) -> int | None:
-    """Return the size an operator wants, unless the fleet has outgrown it; None lets the ring grow by itself."""
+    """Return the size set by an operator, unless the fleet has outgrown it; None sizes the ring by the fleet."""
     if wished is None or sum(instance.tokens for instance in present) > wished:
         return None
     return max(ring.shards, wished)
 
 
 def _settle(reason: str, actor: str) -> Ring:
-    """Write the ring for who is there now; the caller holds it."""
+    """Write the ring for the present instances; the caller holds its lock."""
     now_ms = dialect.clock_ms()
     timeout_ms = round(settings.WRITER_TIMEOUT_SECONDS * 1000)
     lost = Instance.objects.filter(left_at_ms=None, heartbeat_at_ms__lte=now_ms - timeout_ms)
@@ -233,7 +239,7 @@ def _settle(reason: str, actor: str) -> Ring:
 
 
 def _why(before: Ring, after: Ring, reason: str) -> str:
-    """Say who came, went or changed, after the occasion."""
+    """Return which instances joined, left or changed, after the reason of the change."""
     old = {instance.id: instance for instance in before.instances}
     new = {instance.id: instance for instance in after.instances}
     parts = [f"{name} came" for name in sorted(new.keys() - old.keys())]
@@ -258,7 +264,7 @@ def _moved(before: Ring, after: Ring) -> list[tuple[str, int, str]]:
 
 
 def _write_slots(ring: Ring, moved: list[tuple[str, int, str]], now_ms: int) -> None:
-    """Change the rows of the slots that moved, and of no others; zones without instances lose theirs."""
+    """Update only the rows of the slots that moved; those of zones without instances are deleted."""
     Slot.objects.exclude(zone__in=ring.tables).delete()
     Slot.objects.filter(shard__gt=ring.shards).delete()
     rows = [

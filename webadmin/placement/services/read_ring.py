@@ -1,4 +1,4 @@
-"""The ring as distributors see it: from the database, from the object store while that is away, else the last one."""
+"""The ring for distributors: from the database, from the object store while that is unavailable, else the last one."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ log = logging.getLogger(__name__)
 
 
 def read_ring(store: ObjectStore, *, last: Ring = EMPTY_RING) -> Ring:
-    """Return the ring in force, or the newest that can be had; ``last`` is what the caller knows. Never raises.
+    """Return the ring in force, or the newest available one; ``last`` is the one the caller has. Never raises.
 
-    The same object as ``last`` if nothing newer was found, so that a caller sees cheaply that nothing changed.
+    It is the same object as ``last`` if nothing newer was found, so that a caller detects changes cheaply.
     """
     found = _from_database()
     if found is None:
@@ -30,7 +30,7 @@ def read_ring(store: ObjectStore, *, last: Ring = EMPTY_RING) -> Ring:
 
 
 def publish_current_ring(store: ObjectStore) -> bool:
-    """Make the store's copy as new as the database's ring; False if it was. Errors of the store pass."""
+    """Update the store's copy to the database's ring; return False if it was current. Errors of the store propagate."""
     ring, signed = current_ring(), SignedStore(store, settings.TOKEN_KEYS)
     try:
         known = load_ring(signed)

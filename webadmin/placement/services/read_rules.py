@@ -1,6 +1,6 @@
-"""The placement rules as distributors see them: from the database, from the object store while that is away.
+"""The placement rules for distributors: from the database, from the object store while that is unavailable.
 
-What was loaded once stays in force whatever happens afterwards, and never goes back to an older version.
+Loaded rules stay in force whatever happens afterwards, and are never replaced by an older version.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ log = logging.getLogger(__name__)
 
 
 def read_rules(store: ObjectStore, *, last: PlacementRules | None = None) -> PlacementRules:
-    """Return the newest rules that can be had; the same object as ``last`` if nothing newer was found.
+    """Return the newest available rules; the same object as ``last`` if nothing newer was found.
 
-    Never raises with ``last``. Without it rules that exist and cannot be read raise: nobody should begin with none.
+    Never raises with ``last``. Without it an error is raised if rules exist and cannot be read: a process must not
+    start with none.
     """
     try:
         found = _from_database(last) or load_rules(SignedStore(store, settings.TOKEN_KEYS))
@@ -40,7 +41,7 @@ def read_rules(store: ObjectStore, *, last: PlacementRules | None = None) -> Pla
 
 
 def _from_database(last: PlacementRules | None) -> PlacementRules | None:
-    """Return the database's rules, ``last`` if they are no newer; None if it cannot say."""
+    """Return the database's rules, ``last`` if they are no newer; None if it has none or fails."""
     try:
         version = RulesHead.objects.filter(id=1).values_list("version", flat=True).first()
         if not version:

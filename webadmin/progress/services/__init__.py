@@ -1,4 +1,4 @@
-"""The write side of progress: counting the log."""
+"""Write operations of progress: counting the log."""
 
 from webadmin.progress.services.count_log import CountOutcome, count_log
 

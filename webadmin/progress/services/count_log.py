@@ -1,9 +1,9 @@
-"""Counts what the command log says since the last time, and since when nothing was completed although it could be.
+"""Count new entries of the command log, and record since when due work was not completed.
 
-1. Each entry is counted once: how far counting is stands in one row, which is held and moved with the counts.
-2. Entries are numbered before they are committed, so a number may appear late. Missing numbers are kept and looked for
+1. Each entry is counted once: the position of counting is one row, which is locked and updated with the counts.
+2. Entries are numbered before they are committed, so a number may appear late. Missing numbers are stored and searched
    again, until they are older than any transaction.
-3. Work that could be done and a completion are both seen here, so a standstill is counted and not inferred.
+3. Both due work and completions are observed here, so a standstill is counted and not inferred.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from webadmin.schedule.models import Command
 COMMANDS_PER_STEP = 500
 STEPS_PER_RUN = 40
 GAP_KEPT_MS = 10 * 60_000
-"""Longer than any transaction of ours lives."""
+"""Longer than the longest transaction."""
 GAPS_MAX = 2_000
 FLOWS_KEPT_MS = 24 * 3_600_000
 ROWS_PER_QUERY = 200
@@ -31,14 +31,14 @@ ROWS_PER_QUERY = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountOutcome:
-    """How many entries were counted, and whether there are more."""
+    """The number of entries counted, and whether there are more."""
 
     commands: int
     is_behind: bool
 
 
 def count_log() -> CountOutcome:
-    """Count the entries that are new, up to a bound, and forget flows that are too old to be asked for."""
+    """Count new entries, up to a limit, and delete flows that are older than all windows."""
     counted = 0
     for _ in range(STEPS_PER_RUN):
         step = _count_step()
@@ -73,10 +73,10 @@ def _next_commands(mark: CountingMark, now_ms: int) -> list[Command]:
     gaps = {index: missed for index, missed in mark.gaps.items() if now_ms - missed < GAP_KEPT_MS}
     if fresh:
         present = {command.index for command in fresh}
-        # The first run begins where the log does: what was dropped before is not missing.
+        # The first run begins where the log does: earlier, deleted entries are not missing.
         first = mark.counted_index + 1 if mark.counted_index else fresh[0].index
         steps = zip([first - 1, *sorted(present)], sorted(present), strict=False)
-        # A log that was moved behind that of a lost index left no gap that anybody fills.
+        # Moving a log beyond a lost index leaves a gap that is never filled.
         missing = [index for low, high in steps if high - low <= GAPS_MAX for index in range(low + 1, high)]
         gaps |= {str(index): now_ms for index in missing[-GAPS_MAX:]}
         mark.counted_index = fresh[-1].index

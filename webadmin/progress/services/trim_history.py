@@ -1,9 +1,11 @@
-"""Lets go of old history: entries of the log, and attempts of jobs that have ended; a bounded part per run.
+"""Delete old history: entries of the log, and attempts of jobs that have ended; a bounded part per run.
 
-Both are walked from the oldest on, as they were numbered, so that a run costs what it deletes and not what is kept.
+Both are read from the oldest on, by number, so that the cost of a run depends on what it deletes and not on what it
+keeps.
 
-What the schedule still decides by stays: entries that are not counted yet, attempts of jobs that hold blocks. The last
-entry of the log always stays, so that no index is given out twice. Rows of jobs stay as long as blocks name them.
+Data that decisions of the schedule need is kept: entries that are not counted yet, attempts of jobs that hold blocks.
+The last entry of the log is always kept, so that no index is used twice. Rows of jobs are kept while blocks refer to
+them.
 """
 
 from __future__ import annotations
@@ -28,21 +30,21 @@ ROWS_AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrimReport:
-    """How many rows one run took away."""
+    """The number of rows that one run deleted."""
 
     commands: int = 0
     attempts: int = 0
 
 
 def trim_history(*, keep_days: int) -> TrimReport:
-    """Delete history that is older; 0 keeps it for ever. Safe to run twice and by two at the same time."""
+    """Delete history that is older than ``keep_days``; 0 keeps all. Safe to repeat and to run concurrently."""
     if not keep_days:
         return TrimReport()
     return TrimReport(commands=_trim_commands(keep_days), attempts=_trim_attempts(keep_days))
 
 
 def _trim_commands(keep_days: int) -> int:
-    """Delete entries of the log that everybody has counted; the newest of all stays."""
+    """Delete counted entries of the log; the newest of all is kept."""
     mark = CountingMark.objects.filter(id=1).first()
     last = Command.objects.aggregate(last=Max("index"))["last"]
     if mark is None or last is None:
@@ -68,7 +70,7 @@ def _trim_attempts(keep_days: int) -> int:
 def _let_go(
     rows: QuerySet[Any, Any], is_old: Callable[..., bool], may_go: Callable[..., bool] = lambda *_: True
 ) -> int:
-    """Delete what is old and may go, from the first row on, until a part of them holds nothing old; return how many."""
+    """Delete old rows that may be deleted, from the first on, until a batch contains no old ones; return how many."""
     gone, after = 0, 0
     while gone < ROWS_PER_RUN:
         part = list(rows.filter(pk__gt=after).order_by("pk")[:ROWS_AT_ONCE])

@@ -1,1 +1,1 @@
-"""The flame graph page of the web application, and the answers that its script asks for under the same session."""
+"""The flame graph page of the web application and its internal JSON endpoints, with session authentication."""

@@ -1,4 +1,4 @@
-"""The address of the flame graph page, with what it shows in its query string."""
+"""URL of the flame graph page, with its state in the query string."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def flame_address(
     *,
     base: str = "",
 ) -> str:
-    """Return where the flame graph of a service is seen; what is not named, the page chooses itself.
+    """Return the URL of the flame graph of a service; the page chooses values that are not given.
 
-    Times are unix milliseconds, closed at both ends. ``base`` is the address of the web process, such as
-    ``http://127.0.0.1:8000``; without it the answer is a path. Whoever opens it signs in first.
+    Times are unix milliseconds, both inclusive. ``base`` is the URL of the web process, such as
+    ``http://127.0.0.1:8000``; without it the result is a path. The page requires a login.
     """
     told = {"tenant": tenant, "service": service, "type": profile_type, "from": start_ms, "until": end_ms}
     query = urlencode({name: value for name, value in told.items() if value not in (None, "")})

@@ -1,7 +1,7 @@
-"""What the page shows of one tree, or of two that are compared, as JSON: graph, table, search, sandwich.
+"""JSON of one tree, or of two that are compared, for the page: graph, table, search, sandwich.
 
-A tree is sent as columns, cut to the largest nodes; every total, the table and the share of a search are computed on
-the whole tree before. Each value is a list with one number per side.
+A tree is sent as columns, cut to the largest nodes. Totals, table and search results are computed on the whole tree
+before the cut. Each value is a list with one number per side.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.query.flame.tree import FlameTree
 from engine.query.flame.truncation import OTHER, shown_nodes
 
 NODES_SHOWN = 4_000
-"""More frames than this nobody can tell apart on a screen; those below come when their part is focused."""
+"""Maximum frames of a graph; more cannot be distinguished on a screen. Focus on a part to see smaller ones."""
 ROWS_SHOWN = 1_000
 ROOT_NAME = "total"
 
@@ -27,10 +27,10 @@ Trees = Sequence[FlameTree]
 
 
 def graph_json(trees: Trees, focus: int | None = None, search: str = "") -> dict[str, Any]:
-    """Return the graph of the whole, or of the part below ``focus``, with the table and what a search found.
+    """Return the graph of the tree, or of the part below ``focus``, with the table and the search result.
 
-    ``focus`` in the answer is None if all is shown, else the way to the part; ``focus_lost`` says that there is none
-    here, and that all is shown instead.
+    ``focus`` in the result is None for the whole tree, else the path to the part. ``focus_lost`` is true if the part
+    does not exist, in which case the whole tree is returned.
     """
     path, parts = _focused(trees, focus)
     found = matched(trees, search) if search else None
@@ -45,7 +45,7 @@ def graph_json(trees: Trees, focus: int | None = None, search: str = "") -> dict
 
 
 def sandwich_json(trees: Trees, function: str) -> dict[str, Any]:
-    """Return who calls a function and what it calls, with its totals."""
+    """Return the callers and callees of a function, with its totals."""
     name = _stored_name(trees, function)
     found = [sandwich(tree, name) for tree in trees]
     return {
@@ -58,9 +58,10 @@ def sandwich_json(trees: Trees, function: str) -> dict[str, Any]:
 
 
 def columns_json(trees: Trees) -> dict[str, Any]:
-    """Return a tree, cut: node i bears ``names[refs[i]]``, its parent comes before it, the root's is -1.
+    """Return a tree as columns, cut to the largest nodes.
 
-    A leaf called ``other`` that is in ``cut`` stands for children too small to show.
+    Node i is named ``names[refs[i]]`` and follows its parent; the parent of the root is -1. A leaf ``other`` in ``cut``
+    is the sum of children that were cut.
     """
     nodes, own, totals = _shown(trees)
     names = [ROOT_NAME, *(name.decode("utf-8", "replace") for name in nodes.names)]
@@ -78,9 +79,9 @@ def columns_json(trees: Trees) -> dict[str, Any]:
 
 
 def top_json(trees: Trees, search: str = "") -> dict[str, Any]:
-    """Return the functions with the largest own values, and those with the largest totals, that a search fits.
+    """Return the functions that match the search with the largest own values, and those with the largest totals.
 
-    A row is the name, then own value and total of each side. ``functions`` counts all that fit, shown or not.
+    A row is the name, then own value and total of each side. ``functions`` counts all matches.
     """
     rows = [list(row) for row in (top_table(trees[0]) if len(trees) == 1 else top_table_diff(*trees))]
     if search:
@@ -107,7 +108,10 @@ def _shown(trees: Trees) -> tuple[Nodes, list[Int64s], list[Int64s]]:
 
 
 def _focused(trees: Trees, focus: int | None) -> tuple[list[dict[str, Any]], list[FlameTree]]:
-    """Return the way to a part, names with their totals, and the part of each tree; all of it if there is no such."""
+    """Return the path to a part, as names with totals, and the part of each tree.
+
+    Without such a part the path is empty and the trees are whole.
+    """
     if focus is None:
         return [], list(trees)
     paths = [path_to(tree.nodes(), focus) for tree in trees]
@@ -129,7 +133,7 @@ def _names(tree: FlameTree, path: Sequence[int]) -> list[str]:
 
 
 def _stored_name(trees: Trees, function: str) -> bytes:
-    """Return the bytes of a name as it was shown: those that are no UTF-8 were replaced."""
+    """Return the bytes of a displayed name, in which invalid UTF-8 was replaced."""
     name = function.encode("utf-8", "replace")
     known = [tree.nodes().names for tree in trees]
     if any(name in names for names in known):

@@ -1,7 +1,7 @@
-"""What the page asks, read from a query string: whose profiles, which range, which filters, one side or two.
+"""Parse the query string of the page: time range, filters, and one side or two.
 
-A filter is ``<label> <operator> <value>`` with one space between; an odd label stands in JSON's quotes.
-Whatever is wrong ends as InvalidQuestion or InvalidSelector, which say what to change.
+A filter is ``<label> <operator> <value>``, separated by one space; a label that is not an identifier is a JSON string.
+Invalid input raises InvalidQuestion or InvalidSelector with the expected form.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from webadmin.query.viewers.viewing import Viewing
 
 FILTERS_MAX = 50
 TEXT_MAX = 2_000
-"""Characters of a filter, or of a text to search for."""
+"""Maximum characters of a filter or of a search text."""
 _MOMENT = re.compile(r"now(-\d{1,9}(s|m|h|d|w))?|\d{1,16}")
 _FOCUS = re.compile(r"[0-9a-f]{16}")
 LEFT, RIGHT = "", "right_"
-"""What stands before the names of a side's range and filters."""
+"""Prefix of the parameters of each side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One side of a comparison, or the only one; ``question`` is None if nothing of its range may be looked at."""
+    """One side of a comparison, or the only one; ``question`` is None if its range is outside the query window."""
 
     start_ms: int
     end_ms: int
@@ -37,7 +37,7 @@ class Side:
 
 
 def side_of(asked: QueryDict, viewing: Viewing, side: str = LEFT) -> Side:
-    """Return the question of one side, of all profile types; what the right side does not say is as on the left."""
+    """Return the query of one side for all profile types; the right side defaults to parameters of the left."""
     start_ms, end_ms = (
         _moment_ms(asked.get(side + name) or asked.get(name) or default, viewing.now_ms / 1_000, name)
         for name, default in (("from", "now-1h"), ("until", "now"))
@@ -49,21 +49,21 @@ def side_of(asked: QueryDict, viewing: Viewing, side: str = LEFT) -> Side:
 
 
 def typed_side(asked: QueryDict, viewing: Viewing, side: str = LEFT) -> Side:
-    """Return the question of one side about the profile type that is asked for."""
+    """Return the query of one side for the requested profile type."""
     kind = profile_type(asked)
     found = side_of(asked, viewing, side)
     return replace(found, question=found.question and found.question.of_type(kind))
 
 
 def profile_type(asked: QueryDict) -> str:
-    """Return the id of the profile type that is asked for."""
+    """Return the id of the requested profile type."""
     if not asked.get("type"):
         raise InvalidQuestion("no profile type is chosen")
     return type_id(asked["type"])
 
 
 def filters_of(asked: QueryDict, side: str = LEFT) -> tuple[Matcher, ...]:
-    """Return the conditions of a side, that of the service first."""
+    """Return the matchers of a side, that of the service first."""
     texts = asked.getlist(f"{side}filter")
     if len(texts) > FILTERS_MAX:
         raise InvalidQuestion(f"there are {len(texts)} filters; {FILTERS_MAX} are allowed")
@@ -73,7 +73,7 @@ def filters_of(asked: QueryDict, side: str = LEFT) -> tuple[Matcher, ...]:
 
 
 def parsed_filter(text: str) -> Matcher:
-    """Return the condition that a filter says."""
+    """Return the matcher of a filter."""
     if len(text) > TEXT_MAX:
         raise InvalidSelector(-1, f"a filter is longer than {TEXT_MAX} characters")
     if text.startswith('"'):
@@ -89,12 +89,12 @@ def parsed_filter(text: str) -> Matcher:
 
 
 def compared(asked: QueryDict) -> bool:
-    """Say whether two sides are asked for, one over the other."""
+    """Return whether a comparison of two sides is requested."""
     return asked.get("compare") == "diff"
 
 
 def focus_of(asked: QueryDict) -> int | None:
-    """Return the id of the place whose part of the tree is asked for."""
+    """Return the id of the location that the graph is focused on."""
     text = asked.get("focus", "")
     if text and not _FOCUS.fullmatch(text):
         raise InvalidQuestion("focus is no place in a flame graph: it has 16 hexadecimal digits")
@@ -102,7 +102,7 @@ def focus_of(asked: QueryDict) -> int | None:
 
 
 def search_of(asked: QueryDict) -> str:
-    """Return the text that names are searched for."""
+    """Return the search text for names."""
     text = asked.get("search", "").strip()
     if len(text) > TEXT_MAX:
         raise InvalidQuestion(f"the text to search for is longer than {TEXT_MAX} characters")

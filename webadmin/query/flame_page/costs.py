@@ -1,4 +1,4 @@
-"""What several questions took together."""
+"""Cost of several queries together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from engine.query.model import PHASES, QueryCost, QueryReport
 
 
 def merged_report(reports: Sequence[QueryReport]) -> QueryReport:
-    """Return one report for questions that were asked one after the other; what two are without is named once."""
+    """Return the sum of the reports of consecutive queries; a gap that two of them have is listed once."""
     costs = [report.cost for report in reports]
     cost = QueryCost(
         objects_opened=sum(cost.objects_opened for cost in costs),

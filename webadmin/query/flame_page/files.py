@@ -1,4 +1,4 @@
-"""A pprof file that somebody opens in the page: read in memory, within bounds, and forgotten with the answer."""
+"""Display of an uploaded pprof file: parsed in memory, with limits, and never stored."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from webadmin.query.questions import query_engine, query_limits
 from webadmin.query.viewers.presence import has_left
 
 FILE_BYTES_MAX = 16 << 20
-"""A file as it comes, usually packed."""
+"""Maximum bytes of a file as uploaded, usually compressed."""
 UNPACKED_BYTES_MAX = 32 << 20
 MEMORY_PER_BYTE = 20
-"""What the columns and the tree of a file may take, for each byte of it."""
+"""Estimated bytes of columns and tree per byte of a file."""
 ENTRIES_MAX = 1_000_000
 
 
 def opened_file(request: HttpRequest) -> tuple[FlameTree, dict[str, Any]]:
-    """Return a tree of the pprof file in the body, and what there is in the file. Raises ConnectError.
+    """Return a tree of the pprof file in the body, and a description of the file. Raises ConnectError.
 
-    ``sample`` in the query is the position of the sample type that is looked at.
+    ``sample`` in the query string is the position of the sample type.
     """
     try:
         data = read_body(request, gzipped=False, limit=FILE_BYTES_MAX)
@@ -47,7 +47,7 @@ def opened_file(request: HttpRequest) -> tuple[FlameTree, dict[str, Any]]:
 
 @contextmanager
 def _room(request: HttpRequest, size: int) -> Iterator[None]:
-    """Hold the memory that reading a file may take among what questions may take together."""
+    """Reserve memory for parsing a file, within the memory limit of queries."""
     with Asker(query_engine().memory, query_limits().seconds, lambda: has_left(request)) as asker:
         with asker.turn():
             asker.hold(max(size, 1) * MEMORY_PER_BYTE)

@@ -1,4 +1,4 @@
-"""The flame graph page itself: its frame, whose profiles may be chosen, and where its script asks."""
+"""The flame graph page: template, permitted tenants, and the URLs that its script requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUESTIONS = ("known", "labels", "timeline", "graph", "sandwich", "export", "open
 @admin.site.admin_view
 @ensure_csrf_cookie
 def flame_page(request: HttpRequest) -> HttpResponse:
-    """Show the page; what it shows is in its query string, which only the script reads."""
+    """Render the page; its state is in the query string, which only the script reads."""
     tenants = list(readable_tenants(request.user).values_list("name", flat=True)[:TENANTS_LISTED_MAX])
     context = {
         **admin.site.each_context(request),

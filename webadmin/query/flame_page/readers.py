@@ -1,7 +1,7 @@
-"""Whose profiles a person who is signed in may see.
+"""Tenants whose profiles a logged-in user may read.
 
-Operators who may view blocks see every tenant, unless confined to some (``webadmin.base.access.confinement``), as in
-the rest of the admin. A tenant that is hidden from somebody looks like one that does not exist.
+Users with permission to view blocks see every tenant, unless confined to some (``webadmin.base.access.confinement``),
+as in the rest of the admin. A tenant without access is reported as not found.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ from webadmin.base.connect import ConnectError
 from webadmin.base.senders import Reader
 
 EVERY_TENANT = "profiles.view_block"
-"""The permission that opens all tenants."""
+"""Permission to read all tenants."""
 TENANTS_LISTED_MAX = 2_000
 
 
 def readable_tenants(user: Any) -> QuerySet[Tenant]:
-    """Return the tenants whose profiles a signed-in person may see."""
+    """Return the tenants whose profiles a user may read."""
     return operator_scopes.readable_tenants(user, EVERY_TENANT)
 
 
 def reader_of(user: Any, tenant: str) -> Reader:
-    """Return who asks for a tenant's profiles. Raises ConnectError if there is no such tenant for this person."""
+    """Return the reader of a tenant's profiles.
+
+    Raises ConnectError if the tenant does not exist or is not permitted.
+    """
     if not tenant:
         raise ConnectError("invalid_argument", "no tenant is chosen", reason="no_tenant")
     if not readable_tenants(user).filter(name=tenant).exists():

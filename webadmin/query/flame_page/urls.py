@@ -1,4 +1,4 @@
-"""The addresses of the flame graph page and of what its script asks."""
+"""URLs of the flame graph page and of its JSON endpoints."""
 
 from __future__ import annotations
 

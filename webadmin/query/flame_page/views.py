@@ -1,6 +1,7 @@
-"""The answers that the page's script asks for, under the session of who is signed in.
+"""JSON endpoints of the page's script, with session authentication.
 
-They are no API: names and forms change with the script. Programs ask ``querier.v1.QuerierService`` with a credential.
+They are internal: names and formats change with the script. Programs use ``querier.v1.QuerierService`` with a
+credential.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from webadmin.query.viewers.viewing import Viewing, said_to_viewers
 log = logging.getLogger(__name__)
 
 BARS = 240
-"""Bars of the timeline: about as many as can be told apart."""
+"""Bars of the timeline; more cannot be distinguished on a screen."""
 WHAT_NEXT = {
     "signed_out": "Sign in again; the address of this page keeps what you looked at.",
     "no_tenant": "Choose a tenant.",
@@ -50,14 +51,14 @@ WHAT_NEXT = {
     "file_too_large": "Choose a smaller file, or open it with `go tool pprof`.",
     "internal": "Try again; if it stays, tell who runs this installation.",
 }
-"""By reason: what whoever reads the error does now."""
+"""Instruction to the user by reason of the error."""
 
 Told = dict[str, Any]
 Answer = HttpResponse | Told
 
 
 def _view(method: str, found: Callable[[HttpRequest], Answer]) -> View:
-    """Return a view for people who are signed in; what ``found`` returns is sent as JSON unless it is a response."""
+    """Return a view that requires a login and sends the result of ``found``, as JSON unless it is a response."""
 
     def view(request: HttpRequest) -> HttpResponse:
         if not admin.site.has_permission(request):
@@ -87,14 +88,17 @@ _UNKEPT = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 def error_json(
     code: str, reason: str, message: str, *, status: int = 0, retry_after_s: int = RETRY_AFTER_S
 ) -> HttpResponse:
-    """Return an error as the page shows it: what is wrong, and what to do next."""
+    """Return an error for the page: the problem and what to do."""
     told = {"code": reason, "message": message, "next": WHAT_NEXT.get(reason, "Change what is asked, and ask again.")}
     headers = _UNKEPT | ({"Retry-After": str(retry_after_s)} if code == "unavailable" else {})
     return HttpResponse(json.dumps(told), status=status or STATUSES[code], content_type=JSON, headers=headers)
 
 
 def _asking(found: Callable[[HttpRequest, Viewing], Answer]) -> Callable[[HttpRequest], HttpResponse]:
-    """Let ``found`` ask for the tenant of the request; its memory is held until the answer is written."""
+    """Return a view function that calls ``found`` with a Viewing.
+
+    The Viewing holds its memory until the response exists.
+    """
 
     def asked_for(request: HttpRequest) -> HttpResponse:
         reader = reader_of(request.user, request.GET.get("tenant", ""))
@@ -106,7 +110,7 @@ def _asking(found: Callable[[HttpRequest, Viewing], Answer]) -> Callable[[HttpRe
 
 
 def _known(request: HttpRequest) -> Told:
-    """What a tenant has, as the index knows it: services with their times and profile types. Opens no block."""
+    """Return the services of a tenant with their times and profile types, from the index only."""
     tenant = reader_of(request.user, request.GET.get("tenant", "")).tenants[0]
     services = [
         {
@@ -121,7 +125,7 @@ def _known(request: HttpRequest) -> Told:
 
 
 def _labels(request: HttpRequest, viewing: Viewing) -> Told:
-    """Names of labels, or the values of the one that ``name`` says."""
+    """Return label names, or the values of the label that ``name`` gives."""
     side = asked.side_of(request.GET, viewing, _side_prefix(request))
     name = request.GET.get("name", "")
     if name:
@@ -132,10 +136,10 @@ def _labels(request: HttpRequest, viewing: Viewing) -> Told:
 
 
 def _timeline(request: HttpRequest, viewing: Viewing) -> Told:
-    """The values over time: each bar is the sum of its step."""
+    """Return the values over time; each bar is the sum of its step."""
     side = asked.typed_side(request.GET, viewing, _side_prefix(request))
     step_ms = max(1, -(-(side.end_ms - side.start_ms + 1) // BARS))
-    first_ms = side.start_ms - 1 + step_ms  # a bar has what comes after the one before it
+    first_ms = side.start_ms - 1 + step_ms  # The points of a bar are those after the previous bar.
     grid = Grid(start_ms=first_ms, end_ms=max(first_ms, side.end_ms - 1 + step_ms), step_ms=step_ms)
     series = viewing.points(side.question, grid)
     bars = [[point.time_ms - step_ms + 1, point.value] for one in series for point in one.points]
@@ -143,21 +147,21 @@ def _timeline(request: HttpRequest, viewing: Viewing) -> Told:
 
 
 def _graph(request: HttpRequest, viewing: Viewing) -> Told:
-    """The flame graph of one side or of two over each other, with the table and what a search found."""
+    """Return the flame graph of one side or the comparison of two, with the table and the search result."""
     focus, search = asked.focus_of(request.GET), asked.search_of(request.GET)
     trees, told = _trees(request, viewing)
     return _with_report(told | answers.graph_json(trees, focus, search), viewing)
 
 
 def _sandwich(request: HttpRequest, viewing: Viewing) -> Told:
-    """One function between its callers and what it calls."""
+    """Return the callers and callees of one function."""
     function = _function(request)
     trees, told = _trees(request, viewing)
     return _with_report(told | answers.sandwich_json(trees, function), viewing)
 
 
 def _export(request: HttpRequest, viewing: Viewing) -> HttpResponse:
-    """A file: ``pprof``, ``folded`` stacks, or the ``levels`` that other viewers draw."""
+    """Return a file: ``pprof``, ``folded`` stacks, or ``levels`` for other viewers."""
     form, kind = request.GET.get("form", ""), asked.profile_type(request.GET)
     name = f"{request.GET.get('service') or request.GET.get('tenant')}.{kind.split(':')[1]}"
     if form == "pprof" and not asked.compared(request.GET):
@@ -185,7 +189,7 @@ def _text_file(trees: list[FlameTree], form: str, name: str, kind: str, viewing:
 
 
 def _open_file(request: HttpRequest) -> Answer:
-    """A pprof file in the body, shown as the page shows what is stored; nothing of it is kept."""
+    """Return the graph of an uploaded pprof file; nothing is stored."""
     show = request.GET.get("show", "")
     try:
         tree, told = opened_file(request)
@@ -200,11 +204,11 @@ def _open_file(request: HttpRequest) -> Answer:
 
 
 def _trees(request: HttpRequest, viewing: Viewing) -> tuple[list[FlameTree], Told]:
-    """Return the tree of each side, and what was asked as it was understood."""
+    """Return the tree of each side, and the parsed parameters."""
     prefixes = [asked.LEFT, asked.RIGHT] if asked.compared(request.GET) else [_side_prefix(request)]
     sides = [asked.typed_side(request.GET, viewing, prefix) for prefix in prefixes]
     trees = [viewing.tree(side.question) for side in sides]
-    viewing.will_show(0, *trees)  # tables and searches are of the whole, whatever is drawn of it
+    viewing.will_show(0, *trees)  # Tables and searches use the whole tree, whatever part is drawn.
     _, sample_type, sample_unit, _, _ = asked.profile_type(request.GET).split(":")
     ranges = [{"start_ms": side.start_ms, "end_ms": side.end_ms} for side in sides]
     return trees, {"ranges": ranges, "sample_type": sample_type, "unit": sample_unit}

@@ -1,1 +1,1 @@
-"""What viewers of profiles ask: the Connect service and the older GET addresses that they know."""
+"""APIs for profile viewers: the Connect service and the older GET endpoints."""

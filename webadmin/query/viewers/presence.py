@@ -1,4 +1,4 @@
-"""Whether a client still waits for its answer: a server that goes on for nobody is slow for all others."""
+"""Detection of disconnected clients, whose queries are cancelled to free resources."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from webadmin.serving.deadline_protocol import CONNECTION_KEY
 
 
 def has_left(request: HttpRequest) -> bool:
-    """Say whether a client has closed the connection; False under another server than ours, where that is not seen."""
+    """Return whether the client has closed the connection; False with a server that does not expose its socket."""
     connection = request.META.get(CONNECTION_KEY)
     return connection is not None and bool(connection.is_closed)

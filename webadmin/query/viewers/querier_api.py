@@ -1,4 +1,4 @@
-"""``querier.v1.QuerierService``: what Grafana, the original UI and command-line client ask over Connect.
+"""``querier.v1.QuerierService``: the Connect API of Grafana, the original UI and the command-line client.
 
 Source: profile API format sheet, sections 1 and 5.
 """
@@ -34,7 +34,7 @@ BODY_BYTES_MAX = 1 << 20
 HOUR_MS = 3_600_000
 STEP_MIN_S = 0.001
 ALL_NAMES = "allow-utf8-labelnames=true"
-"""In ``Accept``: the client can show names of labels that are no plain words."""
+"""In ``Accept``: the client supports label names that are not identifiers."""
 PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -119,7 +119,7 @@ def _select_merge_span_profile(request: Any, viewing: Viewing, call: Call) -> Me
 
 
 def _as_stack_request(request: Any) -> querier_pb2.SelectMergeStacktracesRequest:
-    """Return an older request as the one that replaced it: its fields bear the same names."""
+    """Return an older request as the one that replaced it; their fields have the same names."""
     found = querier_pb2.SelectMergeStacktracesRequest()
     for field, value in request.ListFields():
         if isinstance(value, (str, int)):
@@ -150,7 +150,7 @@ def _shows_all(call: Call) -> bool:
 
 
 def plain_names(names: Iterable[str]) -> list[str]:
-    """Return the names that every client can show."""
+    """Return the names that every client supports."""
     return [name for name in names if PLAIN_NAME.fullmatch(name)]
 
 
@@ -198,7 +198,7 @@ METHODS: dict[str, View] = {
 
 @csrf_exempt
 def querier(request: HttpRequest, method: str) -> HttpResponse:
-    """Answer one method of the service."""
+    """Handle one method of the service."""
     view = METHODS.get(method)
     if view is None:
         return error_answer("unimplemented", f"querier.v1.QuerierService has no method {method[:50]} here")

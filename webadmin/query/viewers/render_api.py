@@ -1,4 +1,4 @@
-"""The older GET addresses of viewers: flame graphs with their timeline, differences, labels.
+"""Older GET endpoints for viewers: flame graphs with timeline, differences, labels.
 
 Source: profile API format sheet, section 6.
 """
@@ -33,13 +33,13 @@ log = logging.getLogger(__name__)
 
 TEXT = "text/plain; charset=utf-8"
 NO_LABEL = "*"
-"""How the series without the label of the groups is called."""
+"""Name of the group of series without the label."""
 _WHOLE_NUMBER = re.compile(r"-?\d{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One ``<type>{selector}`` over a range, whose own times are kept although nothing of it may be looked at."""
+    """One ``<type>{selector}`` with its range, which is kept even if it is outside the query window."""
 
     profile_type: str
     start_ms: int
@@ -72,7 +72,7 @@ def _render(request: HttpRequest, viewing: Viewing) -> Any:
     return flamebearer(
         graph,
         *_sample_type(side),
-        # Several series have no one line; scripts know that and read the groups.
+        # Several series have no single timeline; clients read the groups.
         timeline=_json(lines[0] if len(lines) == 1 else timeline((), side.start_ms, side.end_ms, step_s)),
         groups={_value(one): _json(line) for one, line in zip(series, lines, strict=True)} if group_by else None,
     )
@@ -106,7 +106,7 @@ def _labels(request: HttpRequest, viewing: Viewing) -> Any:
 
 
 def _of_labels(request: HttpRequest, viewing: Viewing) -> Question | None:
-    """Return the question of ``query``, ``from`` and ``until``; none of them is needed: the last hour, everything."""
+    """Return the query of ``query``, ``from`` and ``until``; the defaults are all series and the last hour."""
     asked = request.GET
     now_s = viewing.now_ms / 1_000
     start_ms = _ms(asked["from"], now_s) if "from" in asked else viewing.now_ms - HOUR_MS
@@ -131,7 +131,7 @@ def _side(viewing: Viewing, query: str, start: str, end: str) -> _Side:
 
 
 def _parsed_query(query: str) -> tuple[str, tuple[Matcher, ...]]:
-    """Return the profile type that stands for a metric's name ("" if none does), and the other conditions."""
+    """Return the profile type in the place of a metric name ("" without one), and the other matchers."""
     matchers = parsed_selector(query)
     types = [one for one in matchers if one.name == METRIC_NAME and one.operator is MatchOperator.EQUAL]
     if len(types) > 1:
@@ -161,7 +161,7 @@ def _json(line: Timeline) -> dict[str, Any]:
 
 
 def _view(found: Callable[[HttpRequest, Viewing], Any]) -> View:
-    """Return the view of one address; what ``found`` returns is sent as JSON, a string as it is."""
+    """Return the view of one endpoint; the result of ``found`` is sent as JSON, a string unchanged."""
 
     @csrf_exempt
     def view(request: HttpRequest) -> HttpResponse:

@@ -1,4 +1,4 @@
-"""How many nodes of a flame graph are shown. Source: profile API format sheet, section 5.4."""
+"""Number of nodes in a flame graph. Source: profile API format sheet, section 5.4."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ NODES_MAX = 1 << 20
 
 
 def shown_nodes_of(wanted: int, *, default: int = DEFAULT_NODES, most: int = NODES_MAX) -> int:
-    """Return how many nodes a request gets: 0 asks for ``default``, below 0 for all; ``most`` 0 is no bound.
+    """Return the node limit of a request: 0 gives ``default``, a negative number all nodes.
 
-    Raises InvalidQuestion.
+    ``most`` is the maximum, 0 for none. Raises InvalidQuestion.
     """
     nodes = wanted or default
     if most and nodes > most:

@@ -1,6 +1,6 @@
-"""What a request for merged stacks asks, and its answer as flame graph, tree bytes, DOT or pprof.
+"""Queries for merged stacks, with results as flame graph, tree bytes, DOT or pprof.
 
-Source: profile API format sheet, sections 5.4 to 5.10. Everything is merged exactly and cut once.
+Source: profile API format sheet, sections 5.4 to 5.10. Stacks are merged exactly and cut once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ StackRequest = querier_pb2.SelectMergeStacktracesRequest
 
 
 def stack_question(request: StackRequest, viewing: Viewing) -> Question | None:
-    """Return what a request asks. Raises InvalidQuestion or InvalidSelector."""
+    """Return the query of a request. Raises InvalidQuestion or InvalidSelector."""
     question = viewing.question(request.start, request.end, ())
     typed = Question(start_ms=0, end_ms=0).of_type(request.profile_typeID)
     found = replace(
@@ -47,7 +47,7 @@ def stack_question(request: StackRequest, viewing: Viewing) -> Question | None:
 
 
 def merged_tree(request: StackRequest, viewing: Viewing) -> FlameTree:
-    """Return the tree that a request asks for."""
+    """Return the merged tree of a request."""
     question = stack_question(request, viewing)
     _check_selector(request.stack_trace_selector)
     tree = viewing.tree(question)
@@ -56,7 +56,7 @@ def merged_tree(request: StackRequest, viewing: Viewing) -> FlameTree:
 
 
 def stacks_answer(request: StackRequest, viewing: Viewing) -> querier_pb2.SelectMergeStacktracesResponse:
-    """Answer in the form that the request names."""
+    """Return the result in the requested format."""
     if request.format == querier_pb2.PROFILE_FORMAT_PPROF:
         profile = merged_profile(request, viewing)
         return querier_pb2.SelectMergeStacktracesResponse(pprof=querier_pb2.PprofProfile(profile=profile))
@@ -77,7 +77,7 @@ def stacks_answer(request: StackRequest, viewing: Viewing) -> querier_pb2.Select
 
 
 def diff_answer(request: querier_pb2.DiffRequest, viewing: Viewing) -> querier_pb2.DiffResponse:
-    """Answer with two merged trees over each other, cut once by the larger number of nodes."""
+    """Return the difference of two merged trees, cut once to the larger of the two node limits."""
     if not (request.HasField("left") and request.HasField("right")):
         raise InvalidQuestion("a difference has a left and a right side; one is missing")
     nodes = shown_nodes_of(max(request.left.max_nodes, request.right.max_nodes))
@@ -97,7 +97,10 @@ def diff_answer(request: querier_pb2.DiffRequest, viewing: Viewing) -> querier_p
 
 
 def merged_profile(request: StackRequest, viewing: Viewing) -> pprof_pb2.Profile:
-    """Return all that the stacks' symbols say as one profile, uncut unless the request says so; empty without data."""
+    """Return the stacks with all their symbols as one profile, empty without data.
+
+    It is uncut unless the request has a node limit.
+    """
     question = stack_question(request, viewing)
     if request.HasField("stack_trace_selector"):
         raise ConnectError("unimplemented", "stack_trace_selector is for flame graphs and trees", reason="not_offered")

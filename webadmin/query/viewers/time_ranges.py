@@ -1,4 +1,4 @@
-"""Which time ranges may be asked for, and what of them is looked at. Source: profile API format sheet, section 5.1."""
+"""Permitted time ranges of queries, and the part that is read. Source: profile API format sheet, section 5.1."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """Unix milliseconds, closed at both ends."""
+    """Time range in unix milliseconds, both inclusive."""
 
     start_ms: int
     end_ms: int
@@ -21,14 +21,14 @@ class TimeRange:
 
 @dataclass(frozen=True, slots=True)
 class RangeLimits:
-    """How long a range may be, and how far back it may reach, in seconds; 0 for any."""
+    """Maximum length and maximum age of a range, in seconds; 0 for no limit."""
 
     length_s: int = 0
     lookback_s: int = 0
 
 
 def checked_range(start_ms: int, end_ms: int, limits: RangeLimits, now_ms: int) -> TimeRange | None:
-    """Return what of a range is looked at; None if all of it is further back than that. Raises InvalidQuestion."""
+    """Return the part of a range that is read; None if the whole range is too old. Raises InvalidQuestion."""
     if not start_ms or not end_ms:
         raise InvalidQuestion("missing time range in the query")
     if start_ms > end_ms:
@@ -45,18 +45,18 @@ def checked_range(start_ms: int, end_ms: int, limits: RangeLimits, now_ms: int) 
 
 
 def _in_time(moment_ms: int) -> int:
-    """Return the nearest time that a row can have."""
+    """Return the nearest timestamp that a row can have."""
     return min(max(moment_ms, -TIME_MAX_MS), TIME_MAX_MS)
 
 
 def _exact(seconds: int) -> str:
-    """Return a length such as 73h0m0s."""
+    """Return a duration such as 73h0m0s."""
     hours, rest = divmod(seconds, 3_600)
     return f"{hours}h{rest // 60}m{rest % 60}s"
 
 
 def _short(seconds: int) -> str:
-    """Return a length such as 2d or 1d12h."""
+    """Return a duration such as 2d or 1d12h."""
     parts = []
     for unit, letter in _UNITS:
         count, seconds = divmod(seconds, unit)

@@ -1,7 +1,7 @@
-"""One call of a viewer: whose data, which range, within which limits; what its questions took and are without.
+"""One request of a viewer: tenants, range, limits, and the reports of its queries.
 
-Everything that can be wrong with a call ends as a ConnectError here; each has one of Connect's codes and, as a reason,
-our own. A damaged block leaves an answer partial, which a header says.
+Every error of a request becomes a ConnectError here, with a code of Connect and a reason of ours. A damaged block makes
+the result partial, which a header reports.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ OBJECTS_HEADER = "Lithify-Objects-Opened"
 BYTES_HEADER = "Lithify-Bytes-Read"
 MILLISECONDS_HEADER = "Lithify-Milliseconds"
 PARTIAL_HEADER = "Lithify-Partial"
-"""How many datasets an answer is without, and why the first one; not there if it is whole."""
+"""Number of datasets that are missing from the result, and the reason for the first; absent if it is complete."""
 SAID_MAX = 300
 
 Result = TypeVar("Result")
@@ -62,7 +62,7 @@ _readers = Senders()
 
 
 def identify_reader(request: HttpRequest) -> Reader:
-    """Return who asks; ConnectError if nobody may know."""
+    """Return the authenticated reader. Raises ConnectError without valid credentials."""
     with said_to_viewers():
         reader = _readers.identify_reader(request)
     wait = seconds_to_wait(reader.actor.removeprefix("credential:"))
@@ -74,7 +74,7 @@ def identify_reader(request: HttpRequest) -> Reader:
 
 @contextmanager
 def said_to_viewers() -> Iterator[None]:
-    """Turn what may go wrong with a call into the ConnectError that says so."""
+    """Turn errors of a request into ConnectError."""
     try:
         yield
     except NotTaken as error:
@@ -98,11 +98,11 @@ def said_to_viewers() -> Iterator[None]:
 
 
 class Viewing:
-    """Asks for the tenants of one call, and adds up what the answers took.
+    """Run queries on the tenants of one request and sum up their cost.
 
-    A question that is None, of a range too far back, is answered with nothing. All questions of a call have one
-    deadline, the client's (``deadline``, on ``time.monotonic``'s clock) or ours, and end when the client has left. As a
-    context manager it holds the memory of its answers until they are written.
+    A query that is None, for a range that is too old, gives an empty result. All queries of a request share one
+    deadline, the client's (``deadline``, a ``time.monotonic`` value) or the default, and are cancelled when the client
+    disconnects. As a context manager it holds the memory of the results until they are written.
     """
 
     def __init__(self, reader: Reader, request: HttpRequest | None = None, deadline: float | None = None) -> None:
@@ -125,23 +125,23 @@ class Viewing:
         self._asker.close()
 
     def range_of(self, start_ms: int, end_ms: int) -> TimeRange | None:
-        """Return what of a range is looked at. Raises InvalidQuestion."""
+        """Return the part of a range that is read. Raises InvalidQuestion."""
         limits = RangeLimits(settings.QUERY_LENGTH_SECONDS, settings.QUERY_LOOKBACK_SECONDS)
         return checked_range(start_ms, end_ms, limits, self.now_ms)
 
     def question(self, start_ms: int, end_ms: int, matchers: Iterable[Matcher]) -> Question | None:
-        """Return the question about a range. Raises InvalidQuestion."""
+        """Return the query for a range. Raises InvalidQuestion."""
         found = self.range_of(start_ms, end_ms)
         return found and Question(start_ms=found.start_ms, end_ms=found.end_ms, matchers=tuple(matchers))
 
     def tree(self, question: Question | None) -> FlameTree:
-        """Return the merged stacks, with functions as frames."""
+        """Return the merged stacks with functions as frames."""
         if question is None:
             return FlameTree()
         return self._keep_tree(ask_stacks(self._tenants, question, FlameTree, limits=self._limits, asker=self._asker))
 
     def places(self, question: Question | None) -> FlameTree:
-        """Return the merged stacks, with whole locations as frames."""
+        """Return the merged stacks with whole locations as frames."""
         if question is None:
             return FlameTree()
         return self._keep_tree(
@@ -163,18 +163,18 @@ class Viewing:
         return self._keep(ask_points(self._tenants, question, grid, limits=self._limits, asker=self._asker))
 
     def will_show(self, nodes: int, *trees: FlameTree) -> None:
-        """Wait for the memory that drawing so many nodes of trees takes (below 1: all). Raises as a question does."""
+        """Reserve the memory for drawing this many nodes of trees (below 1: all). Raises the errors of a query."""
         there = sum(tree.node_count for tree in trees)
         self._asker.hold(self._kept_bytes + SHOWN_NODE_BYTES * (min(nodes, there) if nodes > 0 else there))
 
     def series(self, question: Question | None, names: Sequence[str]) -> list[Labels]:
-        """Return the label sets, restricted to ``names`` (all if empty)."""
+        """Return the label sets, restricted to ``names`` (empty: no restriction)."""
         return self._list(
             question, lambda asked: ask_series(self._tenants, asked, names, limits=self._limits, asker=self._asker)
         )
 
     def label_names(self, question: Question | None) -> list[str]:
-        """Return the names of labels."""
+        """Return the label names."""
         return self._list(
             question, lambda asked: ask_label_names(self._tenants, asked, limits=self._limits, asker=self._asker)
         )
@@ -193,11 +193,11 @@ class Viewing:
 
     @property
     def reports(self) -> list[QueryReport]:
-        """What the answers so far took, and what they are without, one after the other."""
+        """Return the reports of all queries so far, in sequence."""
         return list(self._reports)
 
     def headers(self) -> dict[str, str]:
-        """Return what the answers took, and what they are without, as headers."""
+        """Return the cost and the gaps of the results as headers."""
         costs = [report.cost for report in self._reports]
         damage = [one for report in self._reports for one in report.damage]
         phases = {name: sum(cost.phases[name] for cost in costs) for name in PHASES}
@@ -216,7 +216,7 @@ class Viewing:
         return [] if question is None else self._keep(ask(question))
 
     def _keep_tree(self, answer: Answer[FlameTree]) -> FlameTree:
-        """What was needed to make a tree is more than what it takes."""
+        """Reduce the reserved memory to the size of the tree; its construction needs more."""
         self._kept_bytes += answer.result.node_count * NODE_BYTES
         self._asker.keep(max(self._kept_bytes, 1))
         return self._keep(answer)
@@ -227,14 +227,17 @@ class Viewing:
 
 
 def parsed_selector(text: str) -> tuple[Matcher, ...]:
-    """Return the conditions of a selector. Raises InvalidSelector, also for an empty text: everything is ``{}``."""
+    """Return the matchers of a selector.
+
+    Raises InvalidSelector, also for an empty text: the selector of everything is ``{}``.
+    """
     if not text.strip():
         raise InvalidSelector(-1, "the selector is empty: write {} for everything")
     return parse_selector(text)
 
 
 def parsed_selectors(texts: Iterable[str]) -> list[Matcher]:
-    """Return the conditions of several selectors, which must all hold. Raises InvalidSelector."""
+    """Return the matchers of several selectors, all of which apply. Raises InvalidSelector."""
     found: list[Matcher] = []
     for text in texts:
         found += parsed_selector(text)

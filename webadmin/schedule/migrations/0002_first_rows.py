@@ -1,4 +1,4 @@
-"""The one head of the log and the one row of limits."""
+"""Insert the single head of the log and the single row of limits."""
 
 from django.db import migrations
 

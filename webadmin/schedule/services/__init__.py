@@ -1,4 +1,4 @@
-"""The write side of the schedule, one module per use case."""
+"""Write operations of the schedule, one module per use case."""
 
 from webadmin.schedule.services.poll import poll
 

@@ -1,4 +1,4 @@
-"""Small orders about single jobs: who may run them, and that their failures are forgotten."""
+"""Small actions on jobs: pin and unpin them, and reset their failures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from webadmin.schedule.services.requeue_jobs import failures_forgotten
 
 
 def reset_failures(wanted: JobFilter, *, order: Order) -> OperationOutcome:
-    """Forget the failures of scheduled and parked jobs; parked ones stay parked. Raises FilterEmpty."""
+    """Reset the failures of scheduled and parked jobs; parked ones stay parked. Raises FilterEmpty."""
     return change_jobs(
         JobOrder(
             action="reset_failures",
@@ -36,7 +36,7 @@ def reset_failures(wanted: JobFilter, *, order: Order) -> OperationOutcome:
 
 
 def pin(wanted: JobFilter, *, worker: str, order: Order) -> OperationOutcome:
-    """Let only this worker run the jobs from their next assignment on. Raises FilterEmpty, NotFound."""
+    """Pin the jobs to this worker from their next assignment on. Raises FilterEmpty, NotFound."""
     if not Worker.objects.filter(name=worker).exists():
         raise NotFound(f"no worker {worker!r} has ever polled")
     pinned = JobPin.objects.filter(kind=JobPin.Kind.WORKER, value=worker)
@@ -56,7 +56,7 @@ def pin(wanted: JobFilter, *, worker: str, order: Order) -> OperationOutcome:
 
 
 def unpin(wanted: JobFilter, *, order: Order) -> OperationOutcome:
-    """Let any worker of any build run the jobs again. Raises FilterEmpty."""
+    """Remove pins, so that any worker of any build may run the jobs. Raises FilterEmpty."""
     pinned = Job.objects.filter(id__in=JobPin.objects.values("job_id"), state__in=HOLDING_STATES)
     return change_jobs(
         JobOrder(action="unpin", among=pinned, their_state="pinned", choose=all_of_them, change=_unpin),

@@ -1,13 +1,13 @@
-"""Apply a change set under the head of the log: check again what it rests on, write it and its entry, commit.
+"""Apply a change set under the head of the log: check its assumptions again, write it and its entry, commit.
 
 1. Every change is a conditional update whose row count is read. If one finds its rows changed, nothing is applied.
 2. The index of the entry is the fencing token of every job that it assigns.
 3. Applying a change set twice is harmless: the second time its conditions do not hold.
-4. The sources of new jobs, most of the rows, are taken before the head, which is then held for a shorter time; nothing
-   is committed without it. Other commands hold the head while they wait for the rows of sources, so a poll that has
-   taken some waits for a short time only, gives up, and takes the head first when it tries again (decision 0027).
-5. The head is released before the commit is on disk. Later commands are behind it on disk, and the worker is answered
-   when it is there (decision 0029).
+4. The sources of new jobs, most of the rows, are written before the head is locked, which shortens the lock; nothing
+   is committed without the head. Other commands hold the head while they wait for the rows of sources, so a poll that
+   has locked some waits for a short time only, gives up, and locks the head first when it retries (decision 0027).
+5. The head is released before the commit is durable. Later commits are behind it in the database's log, and the worker
+   is answered when it is durable (decision 0029).
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ from webadmin.schedule.lanes import LanePlans, LaneWrite, SwapMoment, lane_of
 from webadmin.schedule.models import Attempt, Command, Job, Limits, Worker
 
 SPEC_COLUMNS = ("id", "name", "lane", "tenant", "shard", "level", "spec")
-"""What lanes make the specification for a worker from."""
+"""Columns from which lanes build the specification for a worker."""
 WAIT_MS = 500
-"""How long a poll that has taken sources waits for a lock: half of PostgreSQL's deadlock timeout."""
+"""How long a poll that has locked sources waits for a lock: half of PostgreSQL's deadlock timeout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyContext:
-    """What applying a change set needs beside it.
+    """The data needed to apply a change set.
 
-    ``plans`` are, by lane, what the planned jobs come from; ``swaps`` the accepted results by job name, ``prepared``
-    what they refer to by lane; ``unclaimable_job_count`` jobs take no place on the schedule; ``lane_places`` are the
-    queue limits of lanes that have one. A retry ``takes_head_first``.
+    ``plans`` are, by lane, the sources of the planned jobs; ``swaps`` the accepted results by job name, ``prepared``
+    what they refer to by lane; ``unclaimable_job_count`` jobs do not count towards the queue limit; ``lane_places`` are
+    the queue limits of lanes that have one. A retry ``takes_head_first``.
     """
 
     worker: Worker
@@ -74,10 +74,10 @@ class ApplyContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedCommand:
-    """The entry that was written: its index is the token of the jobs in ``assigned`` (row ids, in order).
+    """The entry that was written: its index is the token of the jobs in ``assigned`` (row ids, in sequence).
 
-    ``created`` are the jobs that it planned. If ``is_early``, the worker must not be answered before the commit is on
-    disk (``wait_for_disk``).
+    ``created`` are the jobs that it planned. If ``is_early``, the worker must not be answered before the commit is
+    durable (``wait_for_disk``).
     """
 
     index: int
@@ -88,7 +88,7 @@ class AppliedCommand:
 
 
 def apply_change_set(change_set: ChangeSet, context: ApplyContext) -> AppliedCommand:
-    """Apply all of a change set or nothing. Raises StaleSnapshot if what it rests on has changed."""
+    """Apply all of a change set or nothing. Raises StaleSnapshot if its assumptions have changed."""
     try:
         with transaction.atomic(durable=True):
             return _Application(change_set, context).run()
@@ -101,7 +101,7 @@ def apply_change_set(change_set: ChangeSet, context: ApplyContext) -> AppliedCom
 
 
 class _Application:
-    """One run of ``apply_change_set``; lives inside its transaction."""
+    """One run of ``apply_change_set``, inside its transaction."""
 
     def __init__(self, change_set: ChangeSet, context: ApplyContext) -> None:
         self.change_set = change_set
@@ -150,7 +150,7 @@ class _Application:
         return AppliedCommand(index=self.index, time=self.time, assigned=assigned, is_early=is_early, created=created)
 
     def _reserve_jobs(self) -> list[int]:
-        """Return the row ids that the planned jobs will have; limit how long locks are waited for."""
+        """Return the reserved row ids of the planned jobs; limit the wait for locks."""
         if not self.change_set.created:
             return []
         return reserve_ids(Job, len(self.change_set.created), wait_ms=0 if self.context.takes_head_first else WAIT_MS)
@@ -163,7 +163,10 @@ class _Application:
                 write.take_sources(planned)
 
     def _checked_live_jobs(self) -> int:
-        """Return how many jobs there will be on the schedule; others may have filled it since it was read."""
+        """Return the number of jobs on the schedule after the change.
+
+        Raises StaleSnapshot if the queue was filled since.
+        """
         changes, places = self.change_set, self.context.lane_places
         gone = [done.job.lane for done in changes.completed]
         gone += [returned.job.lane for returned in changes.returned if returned.parked_reason]
@@ -187,9 +190,10 @@ class _Application:
         is_over: bool = False,
         to: Mapping[str, object],
     ) -> None:
-        """Change jobs that are as they were when the change set was prepared: each to its ``values``, all to ``to``.
+        """Change jobs that are unchanged since the change set was prepared: each to its ``values``, all to ``to``.
 
-        ``is_over`` says that this rests on the end of their leases: a renewal, which needs no head, may have moved it.
+        ``is_over``: the change assumes that their leases have expired; a renewal, which needs no head, may have
+        extended one.
         """
         keys = ("id", "state", "token", "failures", *(("lease_expires_ms",) if is_over else ()))
         rows = [
@@ -254,7 +258,7 @@ class _Application:
                 self.ended += [(one.job, AttemptOutcome.EXPIRED, None) for one in group]
 
     def _create(self, job_ids: Sequence[int]) -> dict[int, Job]:
-        """Insert the planned jobs, whose sources are theirs already; return them by row id."""
+        """Insert the planned jobs, whose sources were assigned before; return them by row id."""
         created: dict[int, Job] = {}
         rows = []
         for job_id, creation in zip(job_ids, self.change_set.created, strict=True):
@@ -266,7 +270,7 @@ class _Application:
         return created
 
     def _job_row(self, creation: CreateJob) -> dict[str, object]:
-        """Return the columns of the job's row but its id and its spec, always in the same order."""
+        """Return the columns of the job's row but its id and its spec, always in the same sequence."""
         plan = creation.plan
         return {
             "name": plan.name,
@@ -303,11 +307,11 @@ class _Application:
 
 
 def _result_row(completion: CompleteJob) -> str:
-    """Return what a finished job keeps of its result, as JSON."""
+    """Return the stored part of a finished job's result, as JSON."""
     return json.dumps(lane_of(completion.job.lane).kept(completion.result))
 
 
 def _priority_ms(job: JobView, failures: int) -> int:
-    """Return a job's priority after its failures have changed; since when it is ready does not change."""
+    """Return a job's priority for a new number of failures; the time since when it is ready does not change."""
     before = job_priority_ms(ready_at_ms=0, size_bytes=job.size_bytes, failures=job.failures)
     return job.priority_ms - before + job_priority_ms(ready_at_ms=0, size_bytes=job.size_bytes, failures=failures)

@@ -1,5 +1,7 @@
-"""Sets a limit for everything, a lane, a tenant or a job: until further notice, or for some time after which what held
-before holds again by itself. Every value stays as history with who set it and why."""
+"""Set a limit for everything, a lane, a tenant or a job: until further notice, or for a limited time.
+
+When a limited value expires, the previous one is in force again. Every value stays as history with actor and reason.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,11 @@ DURATION_SECONDS_MAX = 30 * 86_400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitOutcome:
-    """What the change of a limit did, or would do. ``before`` and ``after`` are the values in force for the scope.
+    """The outcome of a change of a limit, or of its dry run.
 
-    ``valid_until_ms`` is command time, ``valid_until_wall_ms`` the same moment on the clock if the service is not away
-    until then. ``command_index`` is None for a dry run, and if the same value held there already. ``notes`` are
-    sentences about what follows from the new value.
+    ``before`` and ``after`` are the values in force for the scope. ``valid_until_ms`` is command time,
+    ``valid_until_wall_ms`` the same moment in wall time if the service is not unavailable until then. ``command_index``
+    is None for a dry run, and if the same value was in force already. ``notes`` are sentences about the consequences.
     """
 
     name: LimitName
@@ -42,7 +44,7 @@ class LimitOutcome:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as API and commands show it."""
+        """Return the JSON form for API and commands."""
         return {
             "limit": self.name.value,
             "scope": {"kind": self.scope.kind.value, "value": self.scope.value},
@@ -58,9 +60,9 @@ class LimitOutcome:
 def change_limit(
     *, name: LimitName, scope: Scope, value: int | None, order: Order, for_seconds: int | None = None
 ) -> LimitOutcome:
-    """Set a limit; ``value`` None takes back what was set for this scope, so that the wider scope's value holds.
+    """Set a limit; ``value`` None removes the scope's own value, so that the wider scope's value is in force.
 
-    ``for_seconds`` ends it by itself in command time. Raises LimitRefused, ScopeRefused, DurationRefused.
+    ``for_seconds`` is its duration in command time. Raises LimitRefused, ScopeRefused, DurationRefused.
     """
     check_limit(name, scope, value)
     check_lane(scope)
@@ -77,7 +79,7 @@ def change_limit(
 
 
 def limit_in_force(name: LimitName, scope: Scope, now_ms: int) -> int:
-    """Return the value that holds for a scope, wherever it was set."""
+    """Return the value in force for a scope, from whichever scope it was set."""
     return _value(_set_limits(name, scope, now_ms), name, scope, now_ms)
 
 
@@ -89,7 +91,7 @@ def _preview(
     until = None if for_seconds is None else now_ms + for_seconds * 1000
     number = max((change.number for change in changes), default=0) + 1
     changed = [*changes, SetLimit(name=name, scope=scope, value=value, number=number, valid_until_ms=until)]
-    if until is None:  # what runs out later would otherwise still lie below a value that is taken back
+    if until is None:  # otherwise a value that expires later would reappear when this one is removed
         changed = [change for change in changed if change.scope != scope or change.number == number]
     after = _value(changed, name, scope, now_ms)
     return LimitOutcome(
@@ -105,7 +107,7 @@ def _preview(
 
 
 def _set_limits(name: LimitName, scope: Scope, now_ms: int) -> list[SetLimit]:
-    """Return what is set for a scope and for everything around it."""
+    """Return the values set for a scope and for all wider ones."""
     wider = Q(scope_kind=ScopeKind.GLOBAL)
     for kind, value in _place(scope).items():
         wider |= Q(scope_kind=kind, scope_value=value)
@@ -138,7 +140,7 @@ def _place(scope: Scope) -> dict[str, str]:
 
 
 def _holds_already(outcome: LimitOutcome, value: int | None) -> bool:
-    """Say whether the same value was set last for this very scope, until further notice, and is to hold so on."""
+    """Return whether the same value is already set for this very scope, both until further notice."""
     here = {"name": outcome.name, "scope_kind": outcome.scope.kind, "scope_value": outcome.scope.value}
     last = LimitChange.objects.filter(**here, is_superseded=False).order_by("-id").first()
     if last is None:
@@ -176,7 +178,7 @@ def _set(run: Operation, outcome: LimitOutcome, value: int | None, order: Order)
 
 
 def _notes(name: LimitName, scope: Scope, after: int) -> list[str]:
-    """Say what the operator will see next."""
+    """Return notes about the visible consequences."""
     notes = []
     if name is LimitName.FAILURES_MAX:
         jobs = _jobs_in(scope)

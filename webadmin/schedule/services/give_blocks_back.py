@@ -1,4 +1,4 @@
-"""Ends parked jobs and returns their blocks to their queues, where they are planned anew, with others."""
+"""End parked jobs and return their blocks to their queues, where they are planned again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REASON_MAX = 500
 
 
 def give_blocks_back(wanted: JobFilter, *, order: Order) -> OperationOutcome:
-    """Dissolve parked jobs; quarantined ones are left. Raises FilterEmpty."""
+    """End parked jobs and return their blocks; quarantined ones are left. Raises FilterEmpty."""
     return change_jobs(
         JobOrder(
             action="give_blocks_back",
@@ -49,9 +49,9 @@ def _give_back(run: Operation, jobs: list[Job]) -> None:
 
 
 def end_jobs(run: Operation, jobs: Sequence[Job], *, because: str) -> None:
-    """End jobs of a lane, whatever they do; it lets go of their sources itself.
+    """End jobs of a lane in any state; the lane releases their sources itself.
 
-    Who runs one finds its lease gone at its next poll.
+    A worker that runs one gets no lease for it at its next poll.
     """
     held = [job for job in jobs if job.state in HOLDING_STATES]
     ids = [job.id for job in held]
@@ -66,7 +66,7 @@ def end_jobs(run: Operation, jobs: Sequence[Job], *, because: str) -> None:
 
 
 def dissolve(run: Operation, jobs: Sequence[Job]) -> None:
-    """End parked jobs that own no block any more; what was set for them alone ends too."""
+    """End parked jobs that own no blocks any more, with their own limits and pins."""
     Job.objects.filter(id__in=[job.id for job in jobs], state=JobState.PARKED).update(
         state=JobState.DISSOLVED, parked_kind="", parked_reason="", finished_at_ms=run.time.now_ms
     )

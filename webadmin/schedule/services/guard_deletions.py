@@ -1,9 +1,9 @@
-"""Holds up deletions while the log is behind a position in the bucket, and writes its own position there.
+"""Block deletions while the log is behind a position in the bucket, and write its own position there.
 
-Who deletes objects acts on what the database says. A database that went back in time no longer knows what was written
-since, and believes in what was deleted since. So before each batch of deletions the position of the log is written to
-the bucket and compared with those that are there; while one of them is not in this log, nothing is deleted. Whoever
-finds one first continues the log behind everything that the lost history may have issued.
+Processes delete objects on the basis of the database. A database that was restored to an earlier time lacks the objects
+written since, and still refers to those deleted since. So before each batch of deletions the position of the log is
+written to the bucket and compared with those in the bucket; while one of them is not in this log, nothing is deleted.
+The process that first finds one continues the log beyond all indexes that the lost history may have issued.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 ACTOR = "service"
 DELETIONS_PER_QUESTION = 500
 SETTLED_MS = 3_600_000
-"""A position of an earlier epoch that was not written for so long is of no process that still runs."""
+"""A position of an earlier epoch that was not written for this long belongs to no running process."""
 
 
 def allow_deletions(*, store: ObjectStore | None = None, mark: bool = False) -> None:
@@ -52,14 +52,14 @@ def allow_deletions(*, store: ObjectStore | None = None, mark: bool = False) -> 
 
 
 class DeletionBatches:
-    """Asks ``allow_deletions`` again before each batch of a long series of deletions."""
+    """Calls ``allow_deletions`` again before each batch of a long series of deletions."""
 
     def __init__(self, *, store: ObjectStore | None = None) -> None:
         self._store = store
         self._left = 0
 
     def allow_next(self) -> None:
-        """Return if the next one may be deleted. Raises what ``allow_deletions`` does."""
+        """Return if the next object may be deleted. Raises the errors of ``allow_deletions``."""
         if not self._left:
             allow_deletions(store=self._store)
             self._left = DELETIONS_PER_QUESTION
@@ -77,7 +77,7 @@ def behind_text(positions: Sequence[tuple[str, int]]) -> str:
 
 
 def log_behind() -> str:
-    """Return why nothing is deleted, as the last look at the bucket found it; "" if the log was not behind."""
+    """Return why nothing is deleted, by the last check of the bucket; "" if the log was not behind."""
     rows = list(AheadPosition.objects.values_list("epoch", "command_index"))
     return behind_text(rows) if rows else ""
 
@@ -88,20 +88,20 @@ def positions_ahead(store: ObjectStore) -> list[LogPosition]:
 
 
 def note_own_positions() -> None:
-    """Do what ``note_positions`` does for the installation's own store."""
+    """Call ``note_positions`` for the installation's own store."""
     note_positions(cached_store(settings.OBJECT_STORE_URL))
 
 
 def note_positions(store: ObjectStore) -> list[LogPosition]:
-    """Return the positions in the bucket that are not in this log, and keep a row of each.
+    """Return the positions in the bucket that are not in this log, and store a row for each.
 
-    If one is new, the log is first continued behind it. Raises StorageError, BadObject.
+    If one is new, the log is first continued beyond it. Raises StorageError, BadObject.
     """
     return _look(store)[1]
 
 
 def _look(store: ObjectStore) -> tuple[list[LogPosition], list[LogPosition]]:
-    """Return all positions in the bucket, and what ``note_positions`` returns."""
+    """Return all positions in the bucket, and those that are not in this log."""
     found = list(read_positions(store))
     ahead = _not_contained(found)
     known = set(AheadPosition.objects.values_list("epoch", flat=True))
@@ -130,10 +130,10 @@ def _look(store: ObjectStore) -> tuple[list[LogPosition], list[LogPosition]]:
 
 
 def _remove_earlier(store: ObjectStore, found: Sequence[LogPosition], own: LogPosition) -> None:
-    """Remove positions of earlier epochs, which this log contains: ``own`` shows everything that they show.
+    """Remove positions of earlier epochs that this log contains: ``own`` replaces them.
 
     Each restart of PostgreSQL begins an epoch, and the entry that a position names is deleted with the log's history:
-    then it would look as if this log had lost it.
+    then the log would wrongly seem to have lost it.
     """
     for position in found:
         if position.epoch != own.epoch and position.written_at_ms < own.written_at_ms - SETTLED_MS:
@@ -142,7 +142,7 @@ def _remove_earlier(store: ObjectStore, found: Sequence[LogPosition], own: LogPo
 
 def _continue_behind(behind: int) -> None:
     last = Command.objects.order_by("-index").values_list("index", flat=True).first() or 0
-    if last < behind + INDEX_MARGIN:  # else it was continued already, by whoever rebuilt the index
+    if last < behind + INDEX_MARGIN:  # otherwise a rebuild of the index has continued it already
         last = continue_log(behind, actor=ACTOR, why="a position in the bucket is not in this log")
     log.error("log_behind position=%d continued_at=%d", behind, last)
 
@@ -150,15 +150,15 @@ def _continue_behind(behind: int) -> None:
 def write_position(store: ObjectStore) -> LogPosition | None:
     """Write the last entry of the log to the bucket once it is durable; return it, None for an empty log.
 
-    Of several that write at once the one with the highest index remains: each claims its index in the database before
-    it writes, and writes again if a higher one was claimed by then. Raises StorageError.
+    Of concurrent writers the one with the highest index wins: each claims its index in the database before it writes,
+    and writes again if a higher one was claimed meanwhile. Raises StorageError.
     """
     last = Command.objects.order_by("-index").first()
     position = None
     epoch = _epoch()
     while last is not None:
         PositionMark.objects.update(claimed_index=Greatest("claimed_index", Value(last.index)))
-        dialect.wait_for_disk()  # the bucket must not hold what a crash takes back
+        dialect.wait_for_disk()  # the bucket must not hold an entry that a crash can lose
         position = LogPosition(
             epoch=epoch, command_index=last.index, entry=entry_digest(last), written_at_ms=dialect.clock_ms()
         )
@@ -175,7 +175,7 @@ def settle_positions(store: ObjectStore) -> int:
     Raises StorageError, BadObject.
     """
     ahead = note_positions(store)
-    write_position(store)  # first: never is there no position at all
+    write_position(store)  # first, so that there is always a position
     for position in ahead:
         store.delete(position.key)
     note_positions(store)
@@ -189,14 +189,14 @@ def _not_contained(positions: Sequence[LogPosition]) -> list[LogPosition]:
 
 
 def _epoch() -> str:
-    """Return the epoch of this log; the first caller makes it."""
+    """Return the epoch of this log; create it if there is none."""
     PositionMark.objects.get_or_create(id=1)
     PositionMark.objects.filter(epoch="").update(epoch=secrets.token_hex(EPOCH_MAX // 2))
     return PositionMark.objects.values_list("epoch", flat=True).get()
 
 
 def _write_mark() -> None:
-    """Write an entry that changes nothing: what was committed before it is in every log that contains it."""
+    """Write an entry that changes nothing: a log that contains it contains all earlier commits."""
     with transaction.atomic(durable=True):
         head, time = take_head()
         index = write_command(kind=Command.Kind.ADVANCE_CLOCK, actor=ACTOR, time=time, change_set={})

@@ -1,7 +1,7 @@
-"""The frame of every operator's order: one transaction that holds the head, writes the log and the audit, and commits.
+"""The transaction of every operator's action: it locks the head, writes the log and the audit, and commits.
 
-A service reads what its order means, and if it is no dry run does the same again while it holds the head, so that it
-never rests on what has changed since. An order that changes nothing writes nothing: it can be given twice.
+A service plans the action, and unless it is a dry run plans it again while it holds the head, so that the result is
+based on current data. An action that changes nothing writes nothing: it is idempotent.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from webadmin.schedule.queries import limits_now
 from webadmin.schedule.register import JobFilter
 
 JOBS_PER_COMMAND = 200
-"""How many jobs one command changes: the head is not held for longer than that takes."""
+"""How many jobs one command changes, which bounds how long the head is locked."""
 TARGET_MAX = 250
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """Who asks and why; a dry run only says what would be changed."""
+    """The actor and the reason of an action; a dry run only returns what would change."""
 
     actor: str
     why: str = ""
@@ -39,13 +39,15 @@ class Order:
 
 
 QUEUE_IS_FULL = "the queue is full: raise its limit, or wait"
-"""Why an order leaves a job or block that it could take if there were room."""
+"""Why an action leaves a job or block unchanged while the queue is full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationOutcome:
-    """What an order did, or would do: the names of the jobs it changed, and of those it left, with the reason.
-    ``notes`` are sentences about what it does not cover."""
+    """The outcome of an action, or of its dry run: names of the changed jobs, and of those left, with the reason.
+
+    ``notes`` are sentences about what it does not cover.
+    """
 
     action: str
     is_dry_run: bool
@@ -55,7 +57,7 @@ class OperationOutcome:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as API and commands show it."""
+        """Return the JSON form for API and commands."""
         return {
             "action": self.action,
             "dry_run": self.is_dry_run,
@@ -67,15 +69,15 @@ class OperationOutcome:
 
 
 class FinishedWrite(Protocol):
-    """What an operation writes of a lane beside jobs (``lanes.lane_write``)."""
+    """The writes of a lane in an operation, beside jobs (``lanes.lane_write``)."""
 
     def finish(self, now_ms: int) -> None:
-        """Bring up to date what depends on it, at the end of the transaction."""
+        """Update derived data at the end of the transaction."""
 
 
 @dataclass(slots=True)
 class Operation:
-    """An order while it holds the head; ``index`` is its entry in the log once that is written."""
+    """An action while it holds the head; ``index`` is its entry in the log once that is written."""
 
     time: CommandTime
     live_jobs: int
@@ -83,7 +85,7 @@ class Operation:
     writes: dict[str, FinishedWrite] = field(default_factory=dict)
 
     def write(self, action: str, order: Order, *, target: str = "", detail: dict[str, Any]) -> int:
-        """Write the log entry and the audit entry; call it before anything is changed."""
+        """Write the log entry and the audit entry; call it before any change."""
         about = {"action": action, "why": order.why[:WHY_MAX]} | detail
         self.index = write_command(kind=Command.Kind.OPERATE, actor=order.actor, time=self.time, change_set=about)
         record_audit(
@@ -98,7 +100,7 @@ class Operation:
 
 @contextmanager
 def operation() -> Iterator[Operation]:
-    """Hold the head for an order; what it wrote and changed is committed together, or not at all."""
+    """Lock the head for an action; its writes are committed together, or not at all."""
     with transaction.atomic(durable=True):
         head, time = take_head()
         run = Operation(time=time, live_jobs=head.live_job_count)
@@ -110,7 +112,7 @@ def operation() -> Iterator[Operation]:
 
 
 def target_of(jobs: list[Job]) -> str:
-    """Return the text by which the audit names these jobs."""
+    """Return the audit log's target for these jobs."""
     return jobs[0].name if len(jobs) == 1 else f"{len(jobs)} jobs"
 
 
@@ -120,9 +122,9 @@ Chosen = tuple[list[Job], list[tuple[str, str]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOrder:
-    """An order about many jobs. ``among`` are the jobs that it can be about at all, called ``their_state`` by people.
+    """An action on many jobs. ``among`` are the jobs to which it can apply, described by ``their_state``.
 
-    ``choose`` is given a batch and how many more jobs the queue limit allows, and says which of them to change;
+    ``choose`` receives a batch and how many more jobs the queue limit allows, and returns which of them to change;
     ``change`` changes those inside an operation whose log entry is written.
     """
 
@@ -135,7 +137,7 @@ class JobOrder:
 
 
 def change_jobs(orders: JobOrder, wanted: JobFilter, order: Order) -> OperationOutcome:
-    """Carry out an order for all jobs that are meant, in batches of one command each. Raises FilterEmpty."""
+    """Run an action on all jobs that match, in batches of one command each. Raises FilterEmpty."""
     jobs = wanted.apply(orders.among).order_by("id")
     changed: list[str] = []
     left: list[tuple[str, str]] = []
@@ -170,7 +172,7 @@ def change_jobs(orders: JobOrder, wanted: JobFilter, order: Order) -> OperationO
 
 
 def all_of_them(jobs: list[Job], room: int) -> Chosen:
-    """Choose every job: the order takes no room in the queue."""
+    """Choose every job: the action takes no room in the queue."""
     return jobs, []
 
 
@@ -179,7 +181,7 @@ def _room_now() -> int:
 
 
 def room_for(live_jobs: int, time: CommandTime) -> int:
-    """Return how many more jobs the queue limit allows beside these. Those that nobody may take now hold no place."""
+    """Return how many more jobs the queue limit allows beside these. Jobs that no worker may take do not count."""
     queue_max = limits_now(time.now_ms).queue_max
     if not queue_max:
         return sys.maxsize

@@ -1,6 +1,6 @@
-"""Holds a part of the schedule still, and lets it go on. Running jobs are never touched: workers renew and report.
+"""Pause a part of the schedule, and resume it. Running jobs are not affected: workers renew and report.
 
-A pause can end by itself; resuming what is not paused changes nothing.
+A pause may expire; resuming what is not paused changes nothing.
 """
 
 from __future__ import annotations
@@ -29,9 +29,12 @@ FURTHER_NOTICE: EndOfPause = (None, None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseOutcome:
-    """What was paused or resumed, or would be. ``valid_until_ms`` is command time, ``valid_until_wall_ms`` the same
-    moment on the clock if the service is not away until then. ``waiting_jobs`` and ``queued_blocks`` are what stands in
-    the scope now; ``command_index`` is None for a dry run, and if nothing had to be changed."""
+    """The outcome of a pause or resumption, or of its dry run.
+
+    ``valid_until_ms`` is command time, ``valid_until_wall_ms`` the same moment in wall time if the service is not
+    unavailable until then. ``waiting_jobs`` and ``queued_blocks`` are counts of the scope now; ``command_index`` is
+    None for a dry run, and if nothing had to be changed.
+    """
 
     scope: Scope
     mode: PauseMode | None
@@ -44,7 +47,7 @@ class PauseOutcome:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as API and commands show it; ``mode`` is null when the scope goes on."""
+        """Return the JSON form for API and commands; ``mode`` is null after a resumption."""
         return {
             "scope": {"kind": self.scope.kind.value, "value": self.scope.value},
             "mode": self.mode.value if self.mode else None,
@@ -60,7 +63,7 @@ class PauseOutcome:
 def pause(
     *, scope: Scope, order: Order, mode: PauseMode = PauseMode.PAUSE, for_seconds: int | None = None
 ) -> PauseOutcome:
-    """Pause or drain a scope until it is resumed, or for some seconds. Raises ScopeRefused, DurationRefused."""
+    """Pause or drain a scope until it is resumed, or for ``for_seconds``. Raises ScopeRefused, DurationRefused."""
     _check(scope)
     if for_seconds is not None and not 0 < for_seconds <= DURATION_SECONDS_MAX:
         raise DurationRefused(f"{for_seconds} seconds: a pause lasts 1 to {DURATION_SECONDS_MAX} seconds")
@@ -91,7 +94,7 @@ def pause(
 
 
 def resume(*, scope: Scope, order: Order) -> PauseOutcome:
-    """Let a scope go on. A wider pause that covers it still holds. Raises ScopeRefused."""
+    """Resume a scope. A wider pause that covers it stays in force. Raises ScopeRefused."""
     _check(scope)
     if order.is_dry_run:
         return _outcome(scope, None, FURTHER_NOTICE, order, None)

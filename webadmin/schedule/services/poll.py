@@ -1,6 +1,6 @@
-"""One poll of a worker: its reports are settled, its leases renewed, and it gets as many jobs as it can take.
+"""One poll of a worker: apply its reports, renew its leases, and assign jobs up to its capacity.
 
-Read a snapshot, decide in the engine, write in one short transaction; if others were quicker, begin again.
+Read a snapshot, decide in the engine, write in one short transaction; on a conflict, retry.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from webadmin.schedule.services.renew_leases import renew_leases
 log = logging.getLogger(__name__)
 
 ATTEMPTS_MAX = 8
-"""Attempts per poll; each failed one means that another poll got through."""
+"""Attempts per poll; each failed one means that another poll has committed."""
 PLANNING = 0x6C697468
 """The advisory lock that serialises planners."""
 SEEN_GRAIN = timedelta(seconds=5)
-"""The precision of when a worker polled last, which saves a write per poll."""
+"""The precision of a worker's last poll, which saves a write per poll."""
 NEW_NAMES_MAX = 1000
-"""Workers that one credential may name for the first time within NEW_NAMES_SPAN: each name is kept."""
+"""Workers that one credential may name for the first time within NEW_NAMES_SPAN: each name is stored."""
 NEW_NAMES_SPAN = timedelta(hours=1)
 SEEN_RECENTLY = (
     "WHERE name = %s AND credential_id = %s AND build = %s AND capacity = %s AND last_poll_at BETWEEN %s AND %s"
@@ -47,7 +47,7 @@ SEEN_RECENTLY = (
 
 
 def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) -> PollResponse:
-    """Answer a worker's poll. ``at`` is the time by this process's clock, on which no decision rests.
+    """Answer a worker's poll. ``at`` is the time by this process's clock, on which no decision depends.
 
     Raises ScheduleBusy, NameTaken, TooManyNames.
     """
@@ -69,7 +69,7 @@ def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) ->
                 log.info("poll_prepared_again worker=%s reason=%s", worker.name, error)
                 continue
         _run_post_commit_hooks(change_set, view)
-        with together():  # one wait for the disk and for what the answer needs
+        with together():  # one wait for both durability and the data of the answer
             if applied and applied.is_early:
                 wait_for_disk()
             return _answer(view, renewed, applied, credential.key_id)
@@ -78,9 +78,9 @@ def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) ->
 
 @contextmanager
 def _planning(request: PollRequest, worker: Worker) -> Iterator[PollOpening]:
-    """Read what a poll begins with; where there may be jobs for it, one planner at a time.
+    """Read the global state of a poll; if there may be jobs for the worker, under the planners' advisory lock.
 
-    Two that plan at once choose the same queues, and one of them does so in vain. Nothing rests on the lock.
+    Two concurrent planners choose the same queues, and one of them fails. Correctness does not depend on the lock.
     """
     opening = _open(worker)
     if not (request.capacity and opening.has_work):
@@ -91,7 +91,7 @@ def _planning(request: PollRequest, worker: Worker) -> Iterator[PollOpening]:
 
 
 def _open(worker: Worker) -> PollOpening:
-    """Return what a poll begins with; first extend all leases if the service was away."""
+    """Return the global state of a poll; first extend all leases if the service was unavailable."""
     opening = open_poll()
     if opening.time.was_away and opening.live_job_count:
         advance_clock(actor=f"worker:{worker.name}")
@@ -110,7 +110,7 @@ def _record_worker(request: PollRequest, credential: WorkerCredential, at: datet
     worker, _ = workers.get_or_create(name=request.worker, defaults={"credential": credential, "build": request.build})
     if worker.credential_id != credential.id and worker.credential.revoked_at is None:
         raise NameTaken(f"the worker name {request.worker!r} belongs to the credential {worker.credential.name!r}")
-    # By the clock that all processes share: whether a worker is silent must not depend on who has heard of it.
+    # By the clock that all processes share: whether a worker is silent must not depend on the process it polled.
     heard_at = datetime.fromtimestamp(clock_ms() / 1000, UTC)
     Worker.objects.filter(id=worker.id).update(
         credential=credential, build=request.build, capacity=request.capacity, last_poll_at=heard_at
@@ -149,7 +149,7 @@ def _write(
 
 
 def _run_post_commit_hooks(change_set: ChangeSet, view: PollView) -> None:
-    """Tell lanes whose results are in place now."""
+    """Run the hooks of lanes whose results were swapped in."""
     for lane in dict.fromkeys(done.job.lane for done in change_set.completed):
         swaps = [view.reported.swaps[done.job.name] for done in change_set.completed if done.job.lane == lane]
         lane_of(lane).swapped(swaps)
@@ -202,7 +202,7 @@ def _answer(
 
 
 def _assignments(applied: AppliedCommand) -> list[tuple[str, dict[str, Any]]]:
-    """Return the names of the jobs just assigned and their specifications, in the order of their assignment."""
+    """Return the names of the jobs just assigned and their specifications, in the sequence of assignment."""
     jobs = dict(applied.created)
     if others := [job_id for job_id in applied.assigned if job_id not in jobs]:
         own, values = among(Job, "id", others)

@@ -1,4 +1,4 @@
-"""Extends the leases that a worker still holds: conditional updates, no head, no log entry."""
+"""Extend the leases that a worker still holds: conditional updates, no head, no log entry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webadmin.schedule.models import Job, Worker
 
 
 def renew_leases(renewals: Sequence[RenewLease], *, worker: Worker, expires_ms: int) -> list[RenewLease]:
-    """Extend these leases to ``expires_ms``, never shortening one; return those that the worker really held."""
+    """Extend these leases to ``expires_ms``, never shortening one; return those that the worker held."""
     if not renewals:
         return []
     silent = [(renewal.job.id, renewal.job.token) for renewal in renewals if renewal.progress is None]

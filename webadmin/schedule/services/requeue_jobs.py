@@ -1,6 +1,6 @@
-"""Gives parked jobs another chance: all, some, those of one error, or "on a newer build only".
+"""Requeue parked jobs: all, some, those of one error, or "on a newer build only".
 
-Quarantined jobs are left: releasing them is an order of its own. The queue limit holds: what finds no room stays.
+Quarantined jobs are left: releasing them is an action of its own. The queue limit applies: jobs beyond it stay parked.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from webadmin.schedule.services.operation import (
 def requeue(
     wanted: JobFilter, *, order: Order, newer_build_only: bool = False, keep_failures: bool = False
 ) -> OperationOutcome:
-    """Let parked jobs wait for a worker again, with their failures forgotten unless ``keep_failures``.
+    """Requeue parked jobs, with their failures reset unless ``keep_failures``.
 
-    ``newer_build_only`` keeps them for workers of newer builds than all on which they have failed. Raises FilterEmpty.
+    ``newer_build_only`` pins them to workers of newer builds than all on which they have failed. Raises FilterEmpty.
     """
     outcome = change_jobs(
         JobOrder(
@@ -54,7 +54,7 @@ def requeue(
 
 
 def _not_covered(wanted: JobFilter) -> tuple[str, ...]:
-    """Return which parked jobs that fit the rest of a filter are not of its kind."""
+    """Return the parked jobs that match the filter except for its kind, as notes."""
     if wanted.names or wanted.kind is None:
         return ()
     parked = replace(wanted, kind=None, everything=True).apply(Job.objects.filter(state=JobState.PARKED))
@@ -89,7 +89,7 @@ def _choose(jobs: list[Job], room: int) -> Chosen:
 def put_back(
     run: Operation, jobs: list[Job], *, order: Order, newer_build_only: bool = False, keep_failures: bool = False
 ) -> None:
-    """Let these parked jobs wait again, inside an operation that has written its entry."""
+    """Requeue these parked jobs, inside an operation that has written its entry."""
     columns = {} if keep_failures else failures_forgotten()
     back = Job.objects.filter(id__in=[job.id for job in jobs], state=JobState.PARKED)
     run.live_jobs += back.update(state=JobState.WAITING, parked_kind="", parked_reason="", progress=None, **columns)
@@ -111,13 +111,13 @@ def put_back(
 
 
 def failures_forgotten() -> dict[str, Any]:
-    """Return the columns of a job without failures: it no longer stands further back in line because of them."""
+    """Return the columns of a job without failures: failures no longer lower its priority."""
     delay_ms = Least(F("failures") * FAILURE_DELAY_MS, Value(FAILURE_DELAY_MAX_MS), output_field=BigIntegerField())
     return {"failures": 0, "priority_ms": F("priority_ms") - delay_ms}
 
 
 def failed_builds(jobs: list[Job]) -> dict[int, set[str]]:
-    """Return the builds on which each job has failed, as the worker named them; a silent one has no name."""
+    """Return the builds on which each job has failed, as the worker reported them; silent workers reported none."""
     builds: defaultdict[int, set[str]] = defaultdict(set)
     attempts = Attempt.objects.filter(job__in=jobs, outcome__in=BAD_OUTCOMES)
     for job_id, build in attempts.values_list("job_id", "build"):

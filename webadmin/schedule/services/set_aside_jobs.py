@@ -1,5 +1,7 @@
-"""Takes jobs out of the schedule by order: they keep their blocks, parked, until they are requeued or the blocks are
-given back. A worker that runs such a job loses its lease: it gets none back at its next poll and stops."""
+"""Park jobs by an operator's action: they keep their blocks until they are requeued or the blocks are given back.
+
+A worker that runs such a job does not get its lease renewed at its next poll and stops.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from webadmin.schedule.services.operation import (
 
 
 def cancel(wanted: JobFilter, *, order: Order) -> OperationOutcome:
-    """Park scheduled jobs as deferred, whoever holds them. Raises FilterEmpty."""
+    """Park scheduled jobs as deferred, even if a worker holds them. Raises FilterEmpty."""
     reason = (f"set aside by {order.actor}" + (f": {order.why}" if order.why else ""))[:500]
     return change_jobs(
         JobOrder(

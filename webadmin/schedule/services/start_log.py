@@ -1,6 +1,7 @@
-"""Lets the log continue behind that of an index that was lost, so that no fencing token is issued twice.
+"""Continue the log beyond an index that was lost, so that no fencing token is issued twice.
 
-Records in the bucket tell how far the lost log surely was, but not how much further (``command_log.continue_log``).
+Records in the bucket show an index that the lost log reached, but it may have been further
+(``command_log.continue_log``).
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from webadmin.schedule.models import Command
 
 
 def start_log_behind(index: int, *, actor: str) -> int | None:
-    """Let the next command's index be far above ``index``; None, and no change, if this log is there already.
+    """Move the next command's index far above ``index``; return None, without a change, if the log is there already.
 
-    A log without any entry is always moved: who has lost it cannot know how far it was.
+    An empty log is always moved: how far the lost one was is unknown.
     """
     with transaction.atomic(durable=True):
         head, _ = take_head()

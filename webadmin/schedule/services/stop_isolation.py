@@ -1,4 +1,4 @@
-"""Stops keeping bad sources of a place out when too many recent ones are bad, and ends the stop by a decision."""
+"""Stop quarantine in a place when too many recent sources are bad, and end the stop by a decision."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionOutcome:
-    """What a decision about a place changed, or would change: the jobs requeued and the sources released, and those
-    left with the reason. Nothing is changed if nothing is stopped there."""
+    """The outcome of a decision about a place: jobs requeued, sources released, and those left with the reason.
+
+    Nothing is changed if there is no open stop.
+    """
 
     lane: str
     place: str
@@ -36,7 +38,7 @@ class DecisionOutcome:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as API and admin show it."""
+        """Return the JSON form for API and admin."""
         return {
             "action": "decide_isolation",
             "lane": self.lane,
@@ -51,8 +53,10 @@ class DecisionOutcome:
 
 
 def brake(lane: str, place: str, found: Sequence[FoundBad], order: Order) -> str:
-    """Return why bad sources of a place may not be kept out now, "" if they may; stop that if ``found``, which the
-    caller is about to keep out, are too many beside those of the last hour."""
+    """Return why bad sources of a place may not be quarantined now, "" if they may.
+
+    Stop quarantine there if ``found``, the sources to be quarantined, are too many beside those of the last hour.
+    """
     if (stop := open_stop(lane, place)) is not None:
         return stop.reason
     sources = recent_sources(lane, place, found)
@@ -64,8 +68,7 @@ def brake(lane: str, place: str, found: Sequence[FoundBad], order: Order) -> str
 
 
 def stop_isolation(lane: str, place: str, sources: RecentSources, order: Order) -> IsolationStop:
-    """Keep no more sources of a place out until an operator decides; return the stop that is open already if there is
-    one."""
+    """Stop quarantine in a place until an operator decides; return the open stop if there is one already."""
     with operation() as run:
         if (stop := open_stop(lane, place)) is not None:
             return stop
@@ -83,11 +86,13 @@ def stop_isolation(lane: str, place: str, sources: RecentSources, order: Order) 
 
 
 def decide_isolation(lane: str, place: str, decision: IsolationStop.Decision, *, order: Order) -> DecisionOutcome:
-    """End the stop of a place. ``RETRY`` requeues its evicted jobs and lets in what was kept out in the hour before the
-    stop; ``QUARANTINE`` lets bad sources be kept out, whatever their share, of all that have arrived by now.
+    """End the stop of a place.
 
-    The stop ends last: an order that was broken off, or that left something because the queue is full, is given again.
-    Raises LaneUnknown.
+    ``RETRY`` requeues its evicted jobs and releases sources that were quarantined in the hour before the stop;
+    ``QUARANTINE`` permits quarantine of all sources that have arrived by now, whatever their share.
+
+    The stop ends last: an action that was interrupted, or that left something because the queue is full, can be
+    repeated. Raises LaneUnknown.
     """
     lane_of(lane)
     stop = open_stop(lane, place)

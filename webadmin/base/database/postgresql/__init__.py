@@ -1,1 +1,1 @@
-"""Django's PostgreSQL backend with one addition: a connection that does not answer is closed after a deadline."""
+"""Django's PostgreSQL backend with one addition: a connection that does not answer is closed after a timeout."""

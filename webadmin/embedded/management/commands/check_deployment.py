@@ -1,4 +1,4 @@
-"""``manage.py check_deployment``: tries every dependency with the real credentials and says what is wrong."""
+"""``manage.py check_deployment``: check every dependency with the real credentials and report problems."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Command(BaseCommand):
     """Run all checks of the deployment and print what each found."""
 
     help = "Try every dependency with the real settings and credentials. Exit code 1 if a check found an error."
-    requires_system_checks: list[str] = []  # these include one of the database, which would end the command early
+    requires_system_checks: list[str] = []  # One of them needs the database, and would end the command early.
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add the form of the output."""
+        """Add the output format."""
         parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""``manage.py demo``: the main job on this machine, from nothing to the comparison of before and after."""
+"""``manage.py demo``: compaction on this machine, from an empty store to the comparison before and after."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Command(BaseCommand):
     help = "Show the main job: many small profile objects become a few blocks, with the same answers."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """What to compact, and where."""
+        """Add the objects to compact, and the home folder."""
         parser.add_argument("--bucket", default="", help="folder or URL with objects to compact (it is only read)")
         parser.add_argument("--metadata", help="side file for segments without footer (default: beside the objects)")
         parser.add_argument("--home", help="folder of the demonstration, emptied at its start (default: .lithify/demo)")
@@ -51,7 +51,7 @@ class Command(BaseCommand):
         parser.add_argument("--inside", action="store_true", help="used by the command itself: the home is prepared")
 
     def handle(self, *args: Any, inside: bool, **options: Any) -> None:
-        """Run both halves; exits with 1 when the answers differ or something was left behind."""
+        """Run both halves; exit with 1 if the results differ or something was left behind."""
         try:
             if not inside:
                 self._enter_home(options)
@@ -108,7 +108,7 @@ class Command(BaseCommand):
         return outcome.is_good
 
     def _end_of_log(self) -> str:
-        """Return what the processes said last, and where the rest is."""
+        """Return the last log lines of the processes, and the path of the log."""
         log = settings.HOME / STACK_LOG
         if not log.exists():
             return ""

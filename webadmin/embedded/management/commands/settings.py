@@ -1,4 +1,4 @@
-"""``manage.py settings``: every setting with its value, where it comes from, and what it means."""
+"""``manage.py settings``: every setting with its value, source and meaning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """One choice: the form."""
+        """Add the output format."""
         parser.add_argument("--json", action="store_true", help="one JSON document")
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""``manage.py up``: the whole of Lithify on this machine, in one terminal."""
+"""``manage.py up``: all of Lithify on this machine, in one terminal."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Command(BaseCommand):
     help = "Run the whole stack on this machine: one log, clean stop on Ctrl-C."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """One choice: the port."""
+        """Add the port."""
         parser.add_argument("--port", type=int, help=f"of the web process (default {PORT_WISHED}, or a free one)")
 
     def handle(self, *args: Any, port: int | None, **options: Any) -> None:
-        """Prepare the database, start the programs, watch them until a signal comes."""
+        """Prepare the database, start the programs, and supervise them until a signal arrives."""
         try:
             with locked_home(settings.HOME):
                 self._run(port)

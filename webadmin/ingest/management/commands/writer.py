@@ -1,4 +1,4 @@
-"""``manage.py writer``: a segment writer in this process."""
+"""``manage.py writer``: run a segment writer in this process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Command(BaseCommand):
     help = "Run a segment writer: it registers itself, takes pushes until SIGTERM, then flushes and leaves."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Where it listens and what it says of itself."""
+        """Add the listening address and the identity of the instance."""
         parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
         parser.add_argument("--port", type=int, default=0, help="port to listen on (default: a free one)")
         parser.add_argument(
@@ -37,7 +37,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Run until a signal comes."""
+        """Run until SIGTERM or SIGINT."""
         wished = WriterOptions(
             host=options["host"],
             port=options["port"],

@@ -1,1 +1,1 @@
-"""The catalog over HTTP, as the unmodified SDKs of lakeFS ask for it; their models are the specification."""
+"""The catalog over HTTP, compatible with the unmodified SDKs of lakeFS; their models are the specification."""

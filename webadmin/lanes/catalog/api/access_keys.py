@@ -1,6 +1,6 @@
-"""Access keys: credentials for one tenant's repositories, sent as name and password of HTTP Basic.
+"""Access keys: credentials for the repositories of one tenant, sent as user name and password of HTTP Basic.
 
-The id of a key is the first part of a credential's wire form, its secret the rest.
+The id of a key is the first part of the credential's wire form; its secret is the rest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ID_PARTS = 2
 
 @dataclass(frozen=True, slots=True)
 class AccessKey:
-    """Who calls: ``name`` is that of the credential, and stands in commits as their committer."""
+    """The authenticated caller; ``name`` is the name of the credential and is recorded as the committer of commits."""
 
     name: str
     tenant: str
@@ -41,13 +41,13 @@ class AccessKey:
 
     @property
     def actor(self) -> str:
-        """Return who this is in the audit log and among those who were refused."""
+        """Return the caller's name for the audit log and for the list of refused requests."""
         return f"credential:{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class IssuedKey:
-    """A new access key; the secret cannot be shown again."""
+    """A newly issued access key; the secret cannot be shown again."""
 
     access_key_id: str
     secret_access_key: str
@@ -56,7 +56,7 @@ class IssuedKey:
 def issue_access_key(
     *, name: str, tenant: str, may_write: bool, actor: str, expires_at: datetime | None = None, why: str = ""
 ) -> IssuedKey:
-    """Make an access key for the repositories of a tenant.
+    """Issue an access key for the repositories of a tenant.
 
     Raises NameTaken, BadBlockName, RequestRefused, CredentialChangeRefused.
     """
@@ -69,7 +69,7 @@ def issue_access_key(
 
 
 def key_of_request(request: HttpRequest) -> AccessKey:
-    """Return the access key that a request proves. Raises CredentialRefused, ScopeMissing."""
+    """Return the access key that authenticates a request. Raises CredentialRefused, ScopeMissing."""
     scheme, _, told = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "basic":
         raise CredentialRefused("an access key is expected: HTTP Basic with its id and its secret")
@@ -81,7 +81,7 @@ def key_of_request(request: HttpRequest) -> AccessKey:
 
 
 def _key_of(credential: WorkerCredential) -> AccessKey:
-    # Addresses name repositories and no tenant, so what a key sees has to be one tenant's.
+    # Addresses contain the repository but no tenant, so a key must be limited to exactly one tenant.
     tenants = listed_tenants(credential)
     if len(tenants) != 1 or ANY_TENANT in tenants:
         raise ScopeMissing("this credential is no access key: it is not for exactly one tenant")

@@ -1,4 +1,4 @@
-"""Imports over the API of catalogs, in the admin: how far each is, and what became of it."""
+"""Imports started over the catalog's API, in the admin: progress and outcome."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ TONES = {ImportState.RUNNING: "busy", ImportState.COMPLETED: "good", ImportState
 
 
 class ImportStateFilter(StateFilter):
-    """Imports of one state."""
+    """Filter of imports by state."""
 
     states = ImportState
 
 
 @admin.register(ImportRun)
 class ImportRunAdmin(ReadOnlyAdmin):
-    """Imports, the last first; those of a week."""
+    """Imports of the last week, the latest first."""
 
     list_display = ("branch_cell", "begun", "state_cell", "objects", "took", "error_cell")
     list_filter = (ImportStateFilter,)

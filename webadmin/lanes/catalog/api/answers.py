@@ -1,6 +1,6 @@
-"""Answers in the form that the SDK reads: JSON, pages with what to ask on from, errors as ``{"message": …}``.
+"""Responses in the form that the SDK reads: JSON, pages with a continuation key, errors as ``{"message": …}``.
 
-Which exception the SDK raises follows from the status alone.
+The SDK chooses the exception to raise by the status alone.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ STATUSES = {
     "imports_busy": 429,
     "files_condemned": 503,
 }
-"""Status by error code; what is not listed is our fault (500), or the object store's (503)."""
+"""HTTP status by error code; codes that are not listed are server errors (500) or errors of the object store (503)."""
 
 WRONG = {400, 401, 403, 405, 413, 415}
-"""Statuses of what a sender should not have sent; the others are part of working with a catalog."""
+"""Statuses of invalid requests; the other client errors are part of the normal use of a catalog."""
 
 
 def answer(document: Any, status: int = 200) -> HttpResponse:
-    """Return a document."""
+    """Return a response with a JSON document."""
     return HttpResponse(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"), JSON, status)
 
 
 def nothing(status: int = 204) -> HttpResponse:
-    """Return that it is done."""
+    """Return an empty response."""
     return HttpResponse(status=status)
 
 
 def page(results: Sequence[dict[str, Any]], following: str | None) -> HttpResponse:
-    """Return one page of a listing; ``following`` is what the next page comes after, None behind the last."""
+    """Return one page of a listing; ``following`` is the key after which the next page starts, None at the end."""
     pagination = {
         "has_more": following is not None,
         "next_offset": following or "",
@@ -74,7 +74,7 @@ def page(results: Sequence[dict[str, Any]], following: str | None) -> HttpRespon
 
 
 def refusal(error: Exception) -> HttpResponse:
-    """Return what an error means to the client."""
+    """Return the error response for an exception."""
     if isinstance(error, APIException):
         response = answer({"message": str(error.detail)}, error.status_code)
         if isinstance(error, Throttled):
@@ -97,12 +97,12 @@ def refusal(error: Exception) -> HttpResponse:
 
 
 def status_of(error: LithifyError) -> int:
-    """Return the status of one of our errors."""
+    """Return the HTTP status of a Lithify error."""
     if isinstance(error, BadObject):
         return 500
     return STATUSES.get(error.code, 503 if isinstance(error, StorageError) and error.retryable else 500)
 
 
 def _told(error: LithifyError, status: int) -> dict[str, Any]:
-    # The SDK reads a merge that conflicts as the result of a merge, which needs a reference.
+    # The SDK parses the response of a conflicting merge as a merge result, in which ``reference`` is required.
     return {"message": str(error)} | ({"reference": ""} if error.code == "merge_conflict" and status == 409 else {})

@@ -1,4 +1,4 @@
-"""This app owns what the catalog's API keeps for itself: the imports that clients wait for."""
+"""This app owns the tables of the catalog's API: the imports."""
 
 from django.apps import AppConfig
 

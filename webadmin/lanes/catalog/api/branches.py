@@ -1,4 +1,4 @@
-"""Branches, their uncommitted changes, and letting go of these."""
+"""Branches, their uncommitted changes, and resetting these."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def list_them(call: Call) -> HttpResponse:
 
 
 def create(call: Call) -> HttpResponse:
-    """Create a branch at a commit; the answer is the commit's id."""
+    """Create a branch at a commit; the response is the id of the commit."""
     branch = create_branch(
         call.repository,
         call.body.text("name", NAME_MAX, empty=False),
@@ -46,18 +46,18 @@ def create(call: Call) -> HttpResponse:
 
 
 def read(call: Call) -> HttpResponse:
-    """Say which commit a branch is at."""
+    """Return the commit of a branch."""
     return answer(shapes.ref_of(find_branch(call.repository, call.names["branch"])))
 
 
 def delete(call: Call) -> HttpResponse:
-    """Delete a branch with what is staged on it."""
+    """Delete a branch with its staged entries."""
     delete_branch(call.repository, call.names["branch"], order=call.order)
     return nothing()
 
 
 def reset(call: Call) -> HttpResponse:
-    """Let go of uncommitted changes: of one key, of a prefix, of all."""
+    """Drop uncommitted changes: of one key, of a prefix, or all."""
     what = call.body.choice("type", RESETS)
     path = call.body.text("path", KEY_BYTES_MAX, default="")
     if what == "reset":

@@ -1,7 +1,8 @@
-"""Requests that another site makes a browser send: it adds the Basic credentials that somebody typed into it once.
+"""Protection against cross-site request forgery: browsers add stored Basic credentials to requests of other sites.
 
-A form or script of another site can send GET and the simple kinds of POST without being asked back. So what changes
-anything must not come from another origin, and JSON must be declared as JSON, which needs the server's consent there.
+A form or script of another site can send GET and simple kinds of POST without a CORS preflight. Requests that change
+anything must therefore not come from another origin, and JSON bodies must be declared as JSON, which requires a
+preflight.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from rest_framework.exceptions import PermissionDenied, UnsupportedMediaType
 
 JSON = "application/json"
 OWN_SITES = ("", "same-origin", "none")
-"""What browsers say of requests of our own pages, and of addresses that somebody typed."""
+"""Values of ``Sec-Fetch-Site`` for requests of our own pages and for addresses that the user entered."""
 
 
 def check_origin(request: HttpRequest) -> None:
@@ -28,7 +29,7 @@ def check_origin(request: HttpRequest) -> None:
 
 
 def check_json(request: HttpRequest) -> None:
-    """Raise UnsupportedMediaType (415) for a body that is not declared as JSON."""
+    """Raise UnsupportedMediaType (415) if the body is not declared as JSON."""
     if request.content_type != JSON:
         raise UnsupportedMediaType(request.content_type or "none", f"send the body as Content-Type {JSON}")
 

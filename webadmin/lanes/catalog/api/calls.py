@@ -1,4 +1,4 @@
-"""One call of the API: who calls, and what the address, the query and the body say, checked."""
+"""One call of the API: the caller and the validated address, query and body."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _AMOUNT = re.compile(r"-?[0-9]{1,9}")
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Which part of a listing is asked for; keys as text."""
+    """The requested range of a listing; keys are text."""
 
     prefix: str
     after: str
@@ -41,7 +41,7 @@ class Stretch:
 
 
 class Call:
-    """A request of an operation by somebody who may make it; ``names`` are those in its address."""
+    """An authorized request of an operation; ``names`` are the names in its address."""
 
     def __init__(self, request: HttpRequest, operation: str, key: AccessKey, names: Mapping[str, str]) -> None:
         self.request = request
@@ -52,18 +52,21 @@ class Call:
 
     @property
     def order(self) -> Order:
-        """Return who asks and why, for the audit log."""
+        """Return the actor and the reason for the audit log."""
         return Order(actor=self.key.actor, why=f"{self.operation} with an access key")
 
     def find_repository(self) -> None:
-        """Find the repository of the address, before anything else is looked at: another tenant's is not there."""
+        """Load the repository of the address before any other check; one of another tenant is reported as missing."""
         if any("\0" in name for name in self.names.values()):
             raise RequestRefused("a name in the address has a NUL")
         self.repository = find_repository(self.key.tenant, self.names["repository"])
 
     @cached_property
     def query(self) -> dict[str, list[str]]:
-        """Return the values of the query. What is no UTF-8 is refused: a key must not become another one."""
+        """Return the values of the query.
+
+        Invalid UTF-8 is refused, since replacing bytes would change the key.
+        """
         found: dict[str, list[str]] = {}
         try:
             pairs = parse_qsl(
@@ -75,30 +78,30 @@ class Call:
         except ValueError as error:
             raise RequestRefused(f"the query is not UTF-8, or has more than {QUERY_FIELDS_MAX} fields") from error
         for name, value in pairs:
-            if "\0" in value:  # no text of PostgreSQL has one
+            if "\0" in value:  # PostgreSQL text cannot contain NUL
                 raise RequestRefused(f"{name} has a NUL")
             found.setdefault(name, []).append(value)
         return found
 
     def text(self, name: str, default: str = "") -> str:
-        """Return one value of the query, as it is."""
+        """Return one value of the query unchanged."""
         return self.query.get(name, [default])[-1]
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        """Return a value of the query that says yes or no."""
+        """Return a boolean value of the query."""
         told = self.text(name)
         if told and told.lower() not in FLAGS:
             raise RequestRefused(f"{name} is true or false, not {told[:20]!r}")
         return FLAGS[told.lower()] if told else default
 
     def path(self, name: str = "path") -> bytes:
-        """Return the key that the query names; an InvalidEntryKey says what is wrong with it."""
+        """Return the key in the query. Raises InvalidEntryKey."""
         if name not in self.query:
             raise RequestRefused(f"{name} is missing in the query")
         return key_of(self.text(name))
 
     def stretch(self) -> Stretch:
-        """Return which part of a listing is asked for."""
+        """Return the requested range of a listing."""
         told = self.text("amount") or str(AMOUNT)
         if not _AMOUNT.fullmatch(told) or not -1 <= int(told) <= PAGE_MAX:
             raise RequestRefused(f"amount is a number up to {PAGE_MAX}, not {told[:20]!r}")
@@ -106,14 +109,14 @@ class Call:
         return Stretch(part_of_key("prefix", self.text("prefix")), part_of_key("after", self.text("after")), amount)
 
     def refuse(self, *names: str) -> None:
-        """Refuse wishes in the query that would be granted by lakeFS, and not here."""
+        """Refuse query parameters that lakeFS supports and this API does not."""
         for name in names:
             if self.text(name).lower() not in UNSAID:
                 raise NotServed(f"{name} is not served here")
 
     @cached_property
     def body(self) -> Fields:
-        """Return the fields of the JSON body; those that are null are as good as not there."""
+        """Return the fields of the JSON body; null fields count as missing."""
         if told_length(self.request) == 0:
             return Fields.of({}, "$")
         check_json(self.request)
@@ -124,19 +127,19 @@ class Call:
 
 
 def part_of_key(name: str, text: str) -> str:
-    """Return text that can be the beginning of a key, or a key, or nothing."""
+    """Return text that is empty, a key, or a prefix of a key."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
         raise RequestRefused(f"{name} is no Unicode text") from error
-    # What comes after the last key that a client may have is still a good question.
+    # A position after the last possible key is a valid start of a listing.
     if size > KEY_BYTES_MAX + 1 or "\0" in text:
         raise RequestRefused(f"{name} is longer than a key may be ({KEY_BYTES_MAX} bytes), or has a NUL")
     return text
 
 
 def metadata_of(fields: Fields, name: str = "metadata") -> dict[str, str]:
-    """Return what somebody wants to have written beside a commit or object: names and texts."""
+    """Return the user metadata of a commit or object: names and texts."""
     if name not in fields.values:
         return {}
     told = Fields.of(fields.values[name], f"{fields.path}.{name}")
@@ -146,13 +149,13 @@ def metadata_of(fields: Fields, name: str = "metadata") -> dict[str, str]:
 
 
 def checked_name(name: str) -> str:
-    """Return the name of an item of metadata, or raise RequestRefused."""
+    """Return the name of an item of metadata. Raises RequestRefused."""
     Fields("metadata", {"name": name}).text("name", METADATA_TEXT_MAX, empty=False)
     return name
 
 
 def flag_of(fields: Fields, name: str) -> bool:
-    """Return a field of the body that is true or false, false if it is not there."""
+    """Return a boolean field of the body, false if it is missing."""
     value: Any = fields.values.get(name, False)
     if not isinstance(value, bool):
         raise fields.error(name, "true or false is expected")

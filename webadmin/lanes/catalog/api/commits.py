@@ -1,4 +1,4 @@
-"""Commits: making them, reading one, and their history."""
+"""Commits: create one, read one, list the history."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECONDS_MAX = COUNT_MAX // 1000
 
 
 def new_commit(call: Call, fields: Fields, *, default_message: str = "") -> NewCommit:
-    """Return the commit that somebody wants to have made."""
+    """Return the description of the commit to create."""
     created = fields.integer("date", 0, SECONDS_MAX) * 1000 if "date" in fields.values else None
     return NewCommit(
         committer=call.key.name,
@@ -33,7 +33,7 @@ def new_commit(call: Call, fields: Fields, *, default_message: str = "") -> NewC
 
 
 def commit(call: Call) -> HttpResponse:
-    """Make a commit of what is staged on a branch."""
+    """Commit the staged entries of a branch."""
     call.refuse("source_metarange")
     new = new_commit(call, call.body)
     made = commit_branch(call.repository, call.names["branch"], new, order=call.order)
@@ -41,12 +41,12 @@ def commit(call: Call) -> HttpResponse:
 
 
 def read(call: Call) -> HttpResponse:
-    """Return a commit; the SDK gives names of branches and tags here as well."""
+    """Return a commit; the SDK also passes names of branches and tags here."""
     return answer(shapes.commit_of(resolve(call.repository, call.names["commit"]).commit))
 
 
 def log(call: Call) -> HttpResponse:
-    """List the commits that a reference leads to, the newest first."""
+    """List the commits reachable from a reference, the newest first."""
     asked = call.stretch()
     query = LogQuery(
         after=asked.after,

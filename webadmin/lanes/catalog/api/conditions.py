@@ -1,4 +1,4 @@
-"""Conditions of a write: what has to be there, or not, for it to count. They decide again with the write itself."""
+"""Conditions of a write on the current entry. They are checked again together with the write itself."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ANYTHING = "*"
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """``is_absent``: nothing may be there; ``checksum``: an object with this one must be."""
+    """``is_absent``: no entry may exist; ``checksum``: an entry with this checksum must exist."""
 
     is_absent: bool
     checksum: str | None
 
 
 def condition_of(call: Call) -> Condition:
-    """Return the condition that a request's headers state."""
+    """Return the condition in the headers of a request."""
     absent, match = call.request.headers.get("If-None-Match"), call.request.headers.get("If-Match")
     if absent is not None and absent.strip() != ANYTHING:
         raise RequestRefused("If-None-Match can be * only: no object may be there yet")
@@ -36,7 +36,7 @@ def condition_of(call: Call) -> Condition:
 
 
 def check_early(call: Call, key: bytes, condition: Condition) -> None:
-    """Refuse what cannot be written before its bytes are taken. Raises what the write itself would."""
+    """Check the condition before the body is read. Raises what the write itself would raise."""
     branch = find_branch(call.repository, call.names["branch"])
     check_allowed(call.repository, branch.name, Blocked.STAGING_WRITE)
     if not condition.is_absent and condition.checksum is None:

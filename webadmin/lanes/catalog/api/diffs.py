@@ -1,4 +1,4 @@
-"""What differs: on a branch since its last commit, and between two references."""
+"""Diffs: uncommitted changes of a branch, and changes between two references."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ KINDS = {"": compare_refs, "three_dot": compare_refs, "two_dot": diff_refs}
 
 
 def uncommitted(call: Call) -> HttpResponse:
-    """Say what is staged on a branch and differs from its commit."""
+    """List the staged changes of a branch against its head."""
     return _answer(diff_branch(call.repository, call.names["branch"], **_part(call)))
 
 
 def between(call: Call) -> HttpResponse:
-    """Say what the right reference changed since the common base (``type`` three_dot), or against the left one."""
+    """List the changes of the right reference against the common base (``type`` three_dot) or against the left one."""
     call.refuse("include_right_stats")
     kind = call.text("type")
     if kind not in KINDS:

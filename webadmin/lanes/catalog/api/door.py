@@ -1,6 +1,6 @@
-"""Every request of the catalog's API comes through here: who calls, which operation, and one form of refusal.
+"""Entry point of every request of the catalog's API: authentication, dispatch, and a uniform form of errors.
 
-What a known key should not have asked is counted where operators see it; nobody else can make us write.
+Invalid requests of a known key are counted for operators; requests without a key never cause a database write.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Handler = Callable[[Call], HttpResponseBase]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What the API serves: the SDK's name of it, method and path, and whether it changes anything.
+    """An operation of the API: the SDK's name for it, method and path, and whether it changes anything.
 
-    ``is_open`` ones ask for no key.
+    Operations with ``is_open`` need no key.
     """
 
     name: str
@@ -50,7 +50,7 @@ View = Callable[..., HttpResponseBase]
 
 
 def door(operations: Mapping[str, Operation]) -> View:
-    """Return the view of one path; ``operations`` are by method."""
+    """Return the view of one path; ``operations`` are keyed by method."""
 
     @csrf_exempt
     def view(request: HttpRequest, **names: str) -> HttpResponseBase:
@@ -71,7 +71,7 @@ def door(operations: Mapping[str, Operation]) -> View:
             if "repository" in names:
                 call.find_repository()
             return operation.handler(call)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets it in the form it knows
+        except Exception as error:  # noqa: BLE001 - every error is returned in the form that the client can parse
             response = refusal(error)
             _count(key, error, response)
             return response
@@ -81,12 +81,12 @@ def door(operations: Mapping[str, Operation]) -> View:
 
 @csrf_exempt
 def nowhere(request: HttpRequest, path: str) -> HttpResponse:
-    """Answer every other path: the SDK knows more operations than are served."""
+    """Return the error for every other path: the SDK has more operations than this API serves."""
     return refusal(NotServed(f"{request.method} /{path} is no operation that is served here"))
 
 
 NOBODY = AccessKey(name="nobody", tenant="", may_read=False, may_write=False)
-"""Who asks what is open."""
+"""The caller of open operations."""
 
 
 def _check_scope(key: AccessKey, operation: Operation) -> None:

@@ -1,6 +1,6 @@
-"""Giving the bytes of an object: whole or a range of them, a piece at a time.
+"""Serve the bytes of an object, whole or a range, in pieces of bounded size.
 
-What people put into a catalog is never shown by a browser as if it were a page of ours.
+Headers keep browsers from rendering uploaded content as a page of this site.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """From ``start`` on ``length`` bytes."""
+    """A byte range: ``length`` bytes from ``start`` on."""
 
     start: int
     length: int
@@ -37,7 +37,7 @@ class Part:
 
 
 def download(call: Call) -> HttpResponseBase:
-    """Return an object's bytes."""
+    """Return the bytes of an object."""
     call.refuse("presign")
     stored = _stored(call)
     headers = _headers(stored)
@@ -50,16 +50,16 @@ def download(call: Call) -> HttpResponseBase:
 
 
 def head(call: Call) -> HttpResponseBase:
-    """Describe an object's bytes in headers."""
+    """Return the headers of an object's bytes."""
     stored = _stored(call)
     part = part_of(call.request.headers.get("Range"), stored.size)
     return _measured(HttpResponse(status=200 if part.is_whole else 206, headers=_headers(stored)), stored, part)
 
 
 def part_of(told: str | None, size: int) -> Part:
-    """Return what a header ``Range`` asks for. Raises RangeRefused.
+    """Return the range of a ``Range`` header. Raises RangeRefused.
 
-    One that is not understood, or asks for several parts, is as good as none: that is the rule of HTTP.
+    A header that is invalid or requests several ranges is ignored, as HTTP specifies.
     """
     match = _RANGE.fullmatch(told.strip()) if told else None
     if match is None or match[0] == "bytes=-":
@@ -102,7 +102,7 @@ def _measured(response: HttpResponseBase, stored: ObjectEntry, part: Part) -> Ht
 
 
 def _read(call: Call, stored: ObjectEntry, part: Part) -> Iterator[bytes]:
-    """Read the first piece at once: only before the answer has begun it can still be another one."""
+    """Return the pieces of an object; the first is read at once, while an error can still change the status."""
     path, place = call.text("path"), stored.address
     if not stored.is_relative and is_local(place):
         place = f"its place in {shown_place_of_tenant(call.repository.tenant)}"

@@ -1,4 +1,4 @@
-"""Errors of the API itself; those of the catalog's services come through it."""
+"""Errors of the API itself, in addition to those of the catalog's services."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from engine.core.errors import LithifyError
 
 
 class RequestRefused(LithifyError):
-    """The request is not one this API understands; the message names what is wrong."""
+    """The request is invalid; the message names what is wrong."""
 
     code = "request_refused"
 
 
 class NotServed(LithifyError):
-    """An operation, or a wish in one, that this API does not serve."""
+    """An operation or option that this API does not serve."""
 
     code = "not_served"
 
 
 class BodyRefused(LithifyError):
-    """The body is larger than allowed, or ends before its end."""
+    """The body is larger than allowed, or shorter than declared."""
 
     code = "body_too_large"
 
 
 class RangeRefused(LithifyError):
-    """The object has nothing at the range that was asked for; ``size`` is its length."""
+    """The requested range is outside of the object; ``size`` is its length."""
 
     code = "range_refused"
 
@@ -37,7 +37,7 @@ class RangeRefused(LithifyError):
 
 
 class DataMissing(LithifyError):
-    """The catalog has the object and the object store lost its bytes; the message names them."""
+    """The catalog has the entry but the object store has no such object; the message names it."""
 
     code = "data_missing"
 
@@ -49,19 +49,19 @@ class ImportMissing(LithifyError):
 
 
 class ImportEnded(LithifyError):
-    """The import has ended already."""
+    """The import has already ended."""
 
     code = "import_ended"
 
 
 class ImportCancelled(LithifyError):
-    """The import was cancelled; nothing of it was published."""
+    """The import was cancelled; nothing was published."""
 
     code = "import_cancelled"
 
 
 class ImportsBusy(LithifyError):
-    """As many imports run as may run at a time."""
+    """The limit of concurrent imports is reached."""
 
     code = "imports_busy"
     retryable = True

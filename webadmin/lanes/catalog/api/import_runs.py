@@ -1,6 +1,6 @@
-"""Imports that run while their client asks how far they are: a thread of the web process each, and a row that it beats.
+"""Asynchronous imports: each runs in a thread of the web process and renews the heartbeat of its row.
 
-Nothing is published before the end, so an import whose process died has done nothing and can be started again.
+Nothing is published before the end, so an import whose process died had no effect and can be started again.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 5.0
 SILENT_MS = 60_000
-"""So long after its last beat an import has died with its process."""
+"""Age of the last heartbeat after which an import counts as failed because its process died."""
 KEPT_MS = 7 * 86_400_000
 RUNNING_MAX = 4
-"""So many imports of one tenant run at a time."""
+"""Maximum number of concurrent imports of one tenant."""
 NAME_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is to be imported, where, and the commit it becomes."""
+    """The sources of an import, its branch, and the commit to create."""
 
     repository: Repository
     branch: str
@@ -47,28 +47,28 @@ class Wanted:
 
 @dataclass(slots=True)
 class _Progress:
-    """What the importing thread tells its beat, and hears from it."""
+    """State shared by the importing thread and its heartbeat."""
 
     taken: int = 0
     is_cancelled: bool = False
     is_over: threading.Event = field(default_factory=threading.Event)
 
     def note(self, taken: int) -> None:
-        """Note how many objects were taken; raises ImportCancelled if somebody wants no more."""
+        """Record the number of imported objects. Raises ImportCancelled if the import was cancelled."""
         self.taken = taken
         if self.is_cancelled:
             raise ImportCancelled("the import was cancelled")
 
 
 def start_import(wanted: Wanted) -> ImportRun:
-    """Begin an import and return its row. Raises ImportsBusy."""
+    """Start an import and return its row. Raises ImportsBusy."""
     run = _new_run(wanted)
     threading.Thread(target=_run_and_close, args=(run, wanted), name=f"import-{run.name}", daemon=True).start()
     return run
 
 
 def find_import(repository: Repository, branch: str, name: str) -> ImportRun:
-    """Return an import; one whose process died has failed. Raises ImportMissing."""
+    """Return an import; one whose process died is marked as failed. Raises ImportMissing."""
     run = ImportRun.objects.filter(repository=repository, branch=branch, name=name).first()
     if run is None:
         raise ImportMissing(f"the branch {branch} has no import {name[:40]!r}")
@@ -79,19 +79,19 @@ def find_import(repository: Repository, branch: str, name: str) -> ImportRun:
 
 
 def is_silent(run: ImportRun) -> bool:
-    """Say whether the process that ran an import has died."""
+    """Return whether the heartbeat of an import has expired."""
     return run.state == ImportState.RUNNING and run.heartbeat_ms < dialect.clock_ms() - SILENT_MS
 
 
 def cancel_import(repository: Repository, branch: str, name: str) -> None:
-    """Ask an import to stop; one that publishes already does so. Raises ImportMissing, ImportEnded."""
+    """Cancel an import; one that is already publishing completes. Raises ImportMissing, ImportEnded."""
     run = find_import(repository, branch, name)
     if not ImportRun.objects.filter(pk=run.pk, state=ImportState.RUNNING).update(is_cancelled=True):
         raise ImportEnded("the import has ended already")
 
 
 def run_import(run: ImportRun, wanted: Wanted) -> None:
-    """Import, and write into the row how it ended. A beat of its own tells others that it goes on."""
+    """Run an import, renew its heartbeat, and record its outcome in the row."""
     progress = _Progress()
     beat = threading.Thread(target=_beat, args=(run, progress), name=f"beat-{run.name}", daemon=True)
     beat.start()
@@ -107,7 +107,7 @@ def run_import(run: ImportRun, wanted: Wanted) -> None:
         _end(run, ImportState.COMPLETED, taken=progress.taken, commit_id=made.commit_id)
     except LithifyError as error:
         _end(run, ImportState.FAILED, taken=progress.taken, error=str(error))
-    except Exception:  # whatever it is: without an end in its row the client would ask for a minute, and then guess
+    except Exception:  # any error: without an outcome in the row the client would poll until the heartbeat expires
         log.exception("import_failed name=%s", run.name)
         _end(run, ImportState.FAILED, taken=progress.taken, error="the server failed; its log says why")
     finally:

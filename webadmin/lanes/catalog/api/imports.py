@@ -1,4 +1,4 @@
-"""Importing objects that lie in the store already: start, ask how far it is, cancel."""
+"""Import objects that are already in the store: start, status, cancel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KINDS = ("common_prefix", "object")
 
 
 def start(call: Call) -> HttpResponse:
-    """Begin to import prefixes and objects as one commit."""
+    """Start an import of prefixes and objects as one commit."""
     find_branch(call.repository, call.names["branch"])
     check_writable(call.repository)
     paths = call.body.values.get("paths")
@@ -46,13 +46,13 @@ def start(call: Call) -> HttpResponse:
 
 
 def status(call: Call) -> HttpResponse:
-    """Say how far an import is."""
+    """Return the progress of an import."""
     run = find_import(call.repository, call.names["branch"], call.text("id"))
     return answer(_status(call, run))
 
 
 def cancel(call: Call) -> HttpResponse:
-    """Ask an import to stop."""
+    """Cancel an import."""
     cancel_import(call.repository, call.names["branch"], call.text("id"))
     return nothing()
 

@@ -1,6 +1,6 @@
-"""Names of objects in a repository's folder: when they were given out, and what nobody guesses.
+"""Names of objects in a repository's folder: the time of issue and a random part.
 
-A client that writes an object by itself has to link it before long: what nobody links is swept some time later.
+A client that writes an object itself must link it in time: objects that are not linked are deleted later.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def new_name(now_ms: int) -> str:
 
 
 def check_issued(address: str, now_ms: int) -> str:
-    """Return the address of an object that may be linked, or raise RequestRefused."""
+    """Return the address of an object that may be linked. Raises RequestRefused."""
     name = _NAME.fullmatch(address)
     if name is None:
         raise RequestRefused("this physical address was not given out for this repository")

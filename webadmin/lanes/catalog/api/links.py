@@ -1,4 +1,4 @@
-"""Objects that clients write into the object store by themselves: where to, and taking them onto a branch."""
+"""Objects that clients write into the object store themselves: issue an address, and link the object to a branch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONTENT_TYPE_MAX = 255
 
 
 def address(call: Call) -> HttpResponse:
-    """Say where an object may be written to."""
+    """Return an address to which an object may be written."""
     call.refuse("presign")
     check_early(call, call.path(), Condition(is_absent=False, checksum=None))
     url = url_in(catalog_store().url, data_prefix_of(call.repository) + new_name(dialect.clock_ms()))
@@ -32,7 +32,7 @@ def address(call: Call) -> HttpResponse:
 
 
 def link(call: Call) -> HttpResponse:
-    """Put an object on a branch whose bytes were written to such a place."""
+    """Add an entry to a branch for an object that was written to an issued address."""
     key, condition = call.path(), condition_of(call)
     check_early(call, key, condition)
     staging = Fields.of(call.body.values.get("staging"), "$.staging")

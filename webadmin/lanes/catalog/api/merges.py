@@ -1,4 +1,4 @@
-"""Merging, reverting and picking commits."""
+"""Merge, revert and cherry-pick commits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PARENTS_MAX = 1_000
 
 
 def merge(call: Call) -> HttpResponse:
-    """Bring what a reference changed since the common base into a branch."""
+    """Merge the changes of a reference since the common base into a branch."""
     source, branch = call.names["ref"], call.names["branch"]
     fields = call.body
     new = new_commit(call, fields, default_message=f"Merge {source!r} into {branch!r}")
@@ -40,7 +40,7 @@ def merge(call: Call) -> HttpResponse:
 
 
 def find_base(call: Call) -> HttpResponse:
-    """Say which commit a merge would compare both sides with."""
+    """Return the merge base of two references."""
     source = resolve(call.repository, call.names["ref"]).commit
     destination = resolve(call.repository, find_branch(call.repository, call.names["branch"]).name).commit
     base = merge_base(call.repository, source, destination)
@@ -56,7 +56,7 @@ def find_base(call: Call) -> HttpResponse:
 
 
 def revert(call: Call) -> HttpResponse:
-    """Take back what a commit changed."""
+    """Revert the changes of a commit."""
     ref = call.body.text("ref", NAME_MAX, empty=False)
     new = _overridden(call, NewCommit(committer=call.key.name, message=f"Revert {ref}", metadata={}))
     revert_commit(
@@ -71,7 +71,7 @@ def revert(call: Call) -> HttpResponse:
 
 
 def pick(call: Call) -> HttpResponse:
-    """Do what a commit changed once more, on another branch."""
+    """Apply the changes of a commit to another branch."""
     ref = call.body.text("ref", NAME_MAX, empty=False)
     picked = resolve(call.repository, ref).commit
     wanted = NewCommit(committer=call.key.name, message=picked.message, metadata=picked.metadata)

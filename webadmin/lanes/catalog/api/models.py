@@ -1,4 +1,4 @@
-"""Imports that somebody waits for: one row each, kept for some days after its end."""
+"""Imports: one row each, kept for some days after its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ERROR_MAX = 2_000
 
 
 class ImportState(models.TextChoices):
-    """How far an import is."""
+    """State of an import."""
 
     RUNNING = "running"
     COMPLETED = "completed"
@@ -21,9 +21,10 @@ class ImportState(models.TextChoices):
 
 
 class ImportRun(models.Model):
-    """An import of prefixes and objects into a branch, run by the web process that was asked.
+    """An import of prefixes and objects into a branch, run by the web process that received the request.
 
-    ``heartbeat_ms`` is when that process was last heard of; one that is silent has died, and nothing was published.
+    ``heartbeat_ms`` is the last heartbeat of that process; if it has expired, the process died and nothing was
+    published.
     """
 
     repository = models.ForeignKey(Repository, on_delete=models.CASCADE, related_name="+", db_index=False)

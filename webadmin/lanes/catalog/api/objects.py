@@ -1,4 +1,4 @@
-"""Objects of a reference: what they are, listing, deleting, copying. Their bytes are in uploads and downloads."""
+"""Entries of a reference: describe, list, delete, copy. Their bytes are in uploads and downloads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def stat(call: Call) -> HttpResponse:
 
 
 def list_them(call: Call) -> HttpResponse:
-    """List objects by key; with a delimiter those below a common prefix as one."""
+    """List entries by key; with a delimiter, those below a common prefix are one item."""
     call.refuse("presign")
     asked = call.stretch()
     found = list_entries(
@@ -50,13 +50,13 @@ def list_them(call: Call) -> HttpResponse:
 
 
 def delete(call: Call) -> HttpResponse:
-    """Delete an object; one that is not there is fine."""
+    """Delete an entry; a missing one is no error."""
     delete_entry(call.repository, call.names["branch"], call.path())
     return nothing()
 
 
 def delete_several(call: Call) -> HttpResponse:
-    """Delete up to 1,000 objects; keys that cannot be are told one by one, the others go."""
+    """Delete up to 1,000 entries; invalid keys are reported one by one, the others are deleted."""
     paths = call.body.values.get("paths")
     if not isinstance(paths, list) or len(paths) > KEYS_MAX:
         raise call.body.error("paths", f"a list of at most {KEYS_MAX} keys is expected")
@@ -72,7 +72,7 @@ def delete_several(call: Call) -> HttpResponse:
 
 
 def copy(call: Call) -> HttpResponse:
-    """Put an object at another key; its bytes stay where they are, whatever becomes of the first."""
+    """Copy an entry to another key; both share the object, which is kept while either exists."""
     destination = call.path("dest_path")
     ref = call.body.text("src_ref", NAME_MAX, default="") or call.names["branch"]
     source = get_entry(call.repository, ref, key_of(call.body.text("src_path", KEY_BYTES_MAX)))
@@ -83,7 +83,7 @@ def copy(call: Call) -> HttpResponse:
 
 
 def set_metadata(call: Call) -> HttpResponse:
-    """Replace what is written beside an object; its bytes stay."""
+    """Replace the user metadata of an entry; its object is unchanged."""
     key = call.path()
     metadata = metadata_of(call.body, "set")
     stored = ObjectEntry.from_payload(get_entry(call.repository, call.names["branch"], key).payload)
@@ -94,7 +94,7 @@ def set_metadata(call: Call) -> HttpResponse:
 
 
 def _keep_object(call: Call, value: ObjectEntry) -> None:
-    """Keep an uploaded object for an entry that is about to name it; it may be condemned. Raises DataMissing."""
+    """Protect an uploaded object, which may be condemned, before an entry names it. Raises DataMissing."""
     if not value.is_relative:
         return
     store, key = object_at(call.repository, value)

@@ -1,4 +1,4 @@
-"""The operations that are served, as the SDK names them."""
+"""The operations that are served, by their names in the SDK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules that keep staged writes and commits away from branches."""
+"""Branch protection rules: block staged writes and commits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webadmin.lanes.catalog.services.protection import read_protection, write_pr
 
 
 def read(call: Call) -> HttpResponse:
-    """List the patterns of protected branches; the ETag is what a change may be bound to."""
+    """List the patterns of protected branches; a change can be made conditional on the ETag."""
     rules, checksum = read_protection(call.repository)
     response = answer([{"pattern": rule["pattern"]} for rule in rules])
     response.headers["ETag"] = checksum
@@ -21,7 +21,7 @@ def read(call: Call) -> HttpResponse:
 
 
 def write(call: Call) -> HttpResponse:
-    """Replace the patterns; branches that match one take neither staged writes nor commits, only merges."""
+    """Replace the patterns; matching branches accept neither staged writes nor commits, only merges."""
     told = json_of(body_of(call.request))
     if not isinstance(told, list):
         raise RequestRefused("a list of rules is expected")

@@ -48,11 +48,11 @@ def read(call: Call) -> HttpResponse:
 
 
 def delete(call: Call) -> HttpResponse:
-    """Delete a repository, a read-only one with ``force``; its files are deleted after a grace time."""
+    """Delete a repository (a read-only one needs ``force``); its files are deleted after a grace period."""
     delete_repository(call.repository, order=call.order, force=call.flag("force"))
     return nothing()
 
 
 def read_metadata(call: Call) -> HttpResponse:
-    """Return what was written beside a repository: nothing can be."""
+    """Return the metadata of a repository, which is always empty."""
     return answer({})

@@ -1,7 +1,6 @@
-"""Bodies of requests, read within bounds. The SDK's writer sends files in chunks, of a length nobody knows before.
+"""Read request bodies within limits. The SDK's writer sends files in chunks, without a content length.
 
-Django gives no body where no length is told; the web process has taken the chunks apart and says that the input ends
-by itself.
+Django reads no body without a content length; the web server has decoded the chunks and sets ``wsgi.input_terminated``.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ PIECE_BYTES = 1 << 20
 
 
 def body_of(request: HttpRequest) -> Readable:
-    """Return where the body of a request is read from."""
+    """Return the stream of a request's body."""
     if "HTTP_TRANSFER_ENCODING" not in request.META:
         return request
     if not request.META.get("wsgi.input_terminated"):
@@ -29,7 +28,7 @@ def body_of(request: HttpRequest) -> Readable:
 
 
 def told_length(request: HttpRequest) -> int | None:
-    """Return how many bytes the body will have, None if it comes in chunks."""
+    """Return the declared length of the body in bytes, None if it is chunked."""
     if "HTTP_TRANSFER_ENCODING" in request.META:
         return None
     told = request.META.get("CONTENT_LENGTH") or "0"
@@ -45,7 +44,7 @@ def json_of(stream: Readable) -> Any:
 
 
 def check_whole(request: HttpRequest, read: int) -> None:
-    """Raise RequestRefused if fewer bytes came than were told: the client has gone."""
+    """Raise RequestRefused if fewer bytes than declared were read: the client disconnected."""
     told = told_length(request)
     if told is not None and read < told:
         raise RequestRefused(f"the body ends after {read} of {told} bytes")

@@ -1,4 +1,4 @@
-"""What a client asks of the server itself before anything else."""
+"""Operations about the server itself, which clients call first."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from webadmin.lanes.catalog.api.calls import Call
 from webadmin.lanes.catalog.places import catalog_store
 
 NAMESPACES = "^(s3|gs|https?|mem|local|transient)://.*$"
-"""What the SDK lets a storage namespace be: here it is a name, objects lie in the platform's own store."""
+"""The pattern of storage namespaces for the SDK; the namespace is only a name, objects are in the platform's store."""
 IMPORTS = "^(s3|file)://.+$"
 
 
 def healthcheck(call: Call) -> HttpResponse:
-    """Say that somebody answers."""
+    """Return success."""
     return nothing()
 
 
 def get_config(call: Call) -> HttpResponse:
-    """Say what the SDK wants to know of the store: nothing is signed in advance, prefixes can be imported."""
+    """Return the store's capabilities for the SDK: no presigned URLs; prefixes can be imported."""
     kind = "s3" if catalog_store().url.startswith("s3:") else "local"
     storage = {
         "blockstore_type": kind,

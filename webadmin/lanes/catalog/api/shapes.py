@@ -1,4 +1,4 @@
-"""The SDK's models as JSON documents, made from ours."""
+"""Build the SDK's models as JSON documents."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def stats_of(repository: Repository, entry: Entry, *, with_metadata: bool = True
 
 
 def listed(repository: Repository, item: Entry | CommonPrefix, *, with_metadata: bool) -> dict[str, Any]:
-    """Return what stands in a listing; the model asks for all its fields where there is no object, too."""
+    """Return an item of a listing; the SDK's model requires all fields for common prefixes, too."""
     if isinstance(item, Entry):
         return stats_of(repository, item, with_metadata=with_metadata)
     return {

@@ -19,7 +19,7 @@ def list_them(call: Call) -> HttpResponse:
 
 
 def create(call: Call) -> HttpResponse:
-    """Name a commit; ``force`` moves no tag."""
+    """Create a tag at a commit; ``force`` does not move an existing tag."""
     flag_of(call.body, "force")
     tag = create_tag(
         call.repository,
@@ -31,11 +31,11 @@ def create(call: Call) -> HttpResponse:
 
 
 def read(call: Call) -> HttpResponse:
-    """Say which commit a tag names."""
+    """Return the commit of a tag."""
     return answer(shapes.tag_of(find_tag(call.repository, call.names["tag"])))
 
 
 def delete(call: Call) -> HttpResponse:
-    """Take a tag away; its commit stays."""
+    """Delete a tag; its commit stays."""
     delete_tag(call.repository, call.names["tag"], order=call.order)
     return nothing()

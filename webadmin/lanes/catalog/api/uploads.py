@@ -1,8 +1,8 @@
-"""Taking the bytes of an object: piece by piece into the object store, in memory a piece or two.
+"""Receive the bytes of an object and write them to the object store in pieces, at most two in memory.
 
-The SDK's writer sends the bytes as the body, its generated client as a file in a form. The object becomes visible
-when all of it is stored. If the branch refuses it and no row that was written may still name it, it is deleted at once;
-otherwise the collection of garbage decides.
+The SDK's writer sends the bytes as the body, its generated client as a file in a form. The object becomes visible when
+it is stored completely. If the branch refuses the entry and no written row may still name the object, it is deleted at
+once; otherwise garbage collection decides.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PLAIN = "application/octet-stream"
 
 
 def upload(call: Call) -> HttpResponse:
-    """Store an object and put it on a branch."""
+    """Store an object and add its entry to a branch."""
     call.refuse("storageClass")
     key, condition = call.path(), condition_of(call)
     metadata, content_type = _metadata(call), _content_type(call)
@@ -76,11 +76,11 @@ def upload(call: Call) -> HttpResponse:
 
 
 class _Received:
-    """Writes pieces on and knows their sum."""
+    """Write pieces to the store and compute their size and checksum."""
 
     def __init__(self, writer: ObjectWriter) -> None:
         self._writer = writer
-        # The checksum is the ETag that clients compare: nothing is proved with it.
+        # The checksum is the ETag that clients compare; it has no security purpose.
         self.checksum = hashlib.md5(usedforsecurity=False)
         self.size = 0
         self.content_type = ""
@@ -94,7 +94,7 @@ class _Received:
 
 
 def too_large() -> BodyRefused:
-    """Return the error of an object beyond the limit."""
+    """Return the error for an object larger than the limit."""
     return BodyRefused(f"an object may have {settings.CATALOG_OBJECT_BYTES} bytes: upload larger ones and link them")
 
 
@@ -114,7 +114,7 @@ def _receive(call: Call, place: str) -> _Received:
 
 
 class _Counted:
-    """A stream that knows how much was read from it."""
+    """A stream that counts the bytes read from it."""
 
     def __init__(self, stream: Readable) -> None:
         self._stream = stream
@@ -135,7 +135,7 @@ def _pieces(stream: Readable) -> Iterator[bytes]:
 
 
 class _FormHandler(FileUploadHandler):
-    """Gives the one file of a form on."""
+    """Pass the single file of a form to the store."""
 
     chunk_size = PIECE_BYTES
 
@@ -155,12 +155,12 @@ class _FormHandler(FileUploadHandler):
         self._received.take(bytes(raw_data))
 
     def file_complete(self, file_size: int) -> None:
-        """Say that there is no file in memory."""
+        """Return None: the file is not kept in memory."""
 
 
 def _take_form(call: Call, stream: _Counted, received: _Received) -> None:
     handler = _FormHandler(received)
-    # The parser does nothing where no length is told.
+    # Django's form parser reads nothing if the content length is missing.
     meta = call.request.META | {"CONTENT_LENGTH": str(told_length(call.request) or PIECE_BYTES)}
     try:
         MultiPartParser(meta, stream, [handler], "utf-8").parse()

@@ -1,4 +1,4 @@
-"""The addresses of the catalog's API, below which nothing is answered in any other form than the SDK's."""
+"""The URLs of the catalog's API; every response below them has the form of the SDK."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from webadmin.lanes.catalog.api.door import Operation, door, nowhere
 from webadmin.lanes.catalog.api.operations import OPERATIONS
 
 WITH_SLASHES = {"branch", "ref", "tag", "left", "right", "commit"}
-"""Names that may hold slashes, or are told that they may not: the SDK sends them with these encoded."""
+"""Names that may contain slashes, or that are refused with a message if they do; the SDK sends slashes encoded."""
 
 
 class Anything(StringConverter):
-    """Any text, with slashes and line ends: whatever somebody asks for is answered in one form."""
+    """Path converter for any text, including slashes and line ends, so that every path gets a response in one form."""
 
     regex = "(?s:.+)"
 
@@ -34,7 +34,7 @@ def _by_path() -> dict[str, dict[str, Operation]]:
     found: dict[str, dict[str, Operation]] = defaultdict(dict)
     for operation in OPERATIONS:
         found[operation.path][operation.method] = operation
-    # A name may swallow what stands behind it, so the longest way is tried first.
+    # A name may match the segments after it, so the longest path is tried first.
     return dict(sorted(found.items(), key=lambda each: -each[0].count("/")))
 
 

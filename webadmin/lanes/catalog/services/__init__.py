@@ -1,1 +1,1 @@
-"""Everything that reads or changes the catalog; each service is one transaction, or says where it is several."""
+"""Services that read or change the catalog; each is one transaction unless its documentation says otherwise."""

@@ -1,4 +1,4 @@
-"""Branches: created from a commit, listed, deleted."""
+"""Create, list and delete branches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def find_branch(repository: Repository, name: str) -> Branch:
 
 
 def missing(repository: Repository, name: str) -> str:
-    """Return what to say of a branch that is not there."""
+    """Return the error message for a missing branch."""
     return f"{repository.name} has no branch {name[:TOLD]!r}"
 
 
@@ -44,7 +44,7 @@ def list_branches(
 def create_branch(
     repository: Repository, name: str, source_ref: str, *, order: Order, is_hidden: bool = False
 ) -> Branch:
-    """Create a branch at a commit; of a branch as source only what is committed is taken.
+    """Create a branch at a commit; of a source branch only the committed state is used.
 
     Raises NameRefused, BranchExists, RefMissing, RefRefused, RepositoryReadOnly.
     """
@@ -72,7 +72,7 @@ def create_branch(
 
 
 def delete_branch(repository: Repository, name: str, *, order: Order) -> None:
-    """Delete a branch with what is staged on it; its commits stay. Raises BranchMissing, BranchRefused."""
+    """Delete a branch with its staged entries; its commits stay. Raises BranchMissing, BranchRefused."""
     check_writable(repository)
     if name == repository.default_branch:
         raise BranchRefused(f"{name} is the default branch of {repository.name}: it cannot be deleted")

@@ -1,8 +1,8 @@
-"""Builds under way, and the files they need: none of these is deleted between being put and being published.
+"""Open builds and the files they need: such a file is not deleted between its upload and its publication.
 
-``engine.lanes.catalog.plan.orphans`` says how: while a build is open its row says since when; what it needs is taken
-off the list of condemned files in the transaction that publishes it, which is refused if one of them was already going,
-or if the row is not there any more: whoever sweeps has taken the build for dead.
+See ``engine.lanes.catalog.plan.orphans``: while a build is open its row records its start. The transaction that
+publishes it removes the files it needs from the list of condemned files. Publication is refused if the deletion of one
+of them has begun, or if the build's row is missing: garbage collection has taken the build for dead.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ BEAT_SECONDS = 60.0
 def open_build(
     repository: Repository, kind: Why, *, branch_id: int | None = None, basis: BaseVersion | None = None
 ) -> Iterator[Build]:
-    """Give a build that is open until the end of the block, whatever ends it; a crash leaves its row behind.
+    """Yield a build that is open until the end of the block; after a crash its row remains.
 
-    A thread renews it each minute, so that others know that it goes on.
+    A thread renews its heartbeat each minute.
     """
     build = begin_build(repository, kind, branch_id=branch_id, basis=basis)
     is_over = threading.Event()
@@ -51,7 +51,7 @@ def open_build(
 def begin_build(
     repository: Repository, kind: Why, *, branch_id: int | None = None, basis: BaseVersion | None = None
 ) -> Build:
-    """Note that files may be put from now on that nothing names yet."""
+    """Record that files which nothing references yet may be written from now on."""
     told = {} if basis is None else {"head": basis.head, "snapshot": basis.snapshot, "sealed": list(basis.sealed)}
     at_ms = clock_ms()
     return Build.objects.create(
@@ -71,25 +71,27 @@ def _beat(build_id: int, is_over: threading.Event) -> None:
 
 
 def end_build(build: Build) -> None:
-    """Note that a build puts no more files."""
+    """Record that a build writes no more files."""
     Build.objects.filter(pk=build.pk).delete()
 
 
 def check_open(build: Build) -> None:
-    """Raise FilesCondemned if the build was taken for dead: what it needs may be gone. Call it to publish it."""
+    """Raise FilesCondemned if the build was taken for dead: its files may be deleted. Call before publishing it."""
     if not locked(Build.objects.filter(pk=build.pk)):
         raise FilesCondemned("the build was not heard of for so long that it was taken for dead")
 
 
 def met_deletion(build: Build) -> bool:
-    """Say whether files of the repository are being deleted, or were since the build began: one that it had put may be
-    among them. Then it is made again."""
+    """Return whether files of the repository are being deleted, or were since the build began.
+
+    One of the build's own files may be among them, so it must be built again.
+    """
     marked = CondemnedFile.objects.filter(repository_id=build.repository_id, is_marked=True)
     return marked.filter(Q(deleted_ms=None) | Q(deleted_ms__gte=build.begun_ms)).exists()
 
 
 def take_files(build: Build, needed: Iterable[str]) -> None:
-    """Take the files (ids) that are about to be published off the list of condemned ones.
+    """Remove the files (ids) that are about to be published from the list of condemned files.
 
     Call it in the transaction that publishes them. Raises FilesCondemned: build again.
     """

@@ -1,4 +1,4 @@
-"""What operators set for the compactions of a repository, and branches that they want compacted now."""
+"""Change the compaction settings of a repository, and request the compaction of a branch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from webadmin.schedule.services.operation import Order
 
 
 def change_policy(repository: Repository, settings: Mapping[str, Any], *, order: Order) -> dict[str, Any]:
-    """Set what is named; return what is different now. The sensor goes by it from its next round. CatalogRefused."""
+    """Change the given settings and return what changed. Raises CatalogRefused.
+
+    The sensor uses them from its next round on.
+    """
     checked = check_settings(settings)
     with transaction.atomic():
         list(locked(Repository.objects.filter(pk=repository.pk)))
@@ -50,7 +53,7 @@ def change_policy(repository: Repository, settings: Mapping[str, Any], *, order:
 
 
 def order_compaction(branch: Branch, *, order: Order) -> None:
-    """Have a branch compacted by the sensor's next round, whatever its thresholds. BranchBusy if that goes on."""
+    """Request a compaction in the next round, whatever the thresholds. Raises BranchBusy if one is under way."""
     if Compaction.objects.filter(~IS_PARKED, branch_id=branch.pk, state=CompactionState.OPEN).exists():
         raise BranchBusy(f"a compaction of {branch.name} is under way")
     if order.is_dry_run:

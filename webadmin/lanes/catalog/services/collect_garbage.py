@@ -1,10 +1,9 @@
-"""Deletes what nothing reaches: files of lost builds and replaced snapshots, objects, rows of retired tokens, runs of
-compactions that are over.
+"""Delete unreachable data: files of lost builds, replaced snapshots, objects, rows of retired tokens, finished runs.
 
-Files are listed first and the rows are read after it, of one moment. A file is condemned, and deleted when its time of
-grace is over and nothing reaches it still (``engine.lanes.catalog.plan.orphans``). An object is condemned when it is
-older than anything that could still be linked, and deleted by a later round (``condemned_objects.py``). Whatever cannot
-be read ends the collection: nothing is deleted then.
+Files are listed first; afterwards the rows are read in one snapshot. An unreachable file is condemned, and deleted when
+its grace period is over and it is still unreachable (``engine.lanes.catalog.plan.orphans``). An object is condemned
+when it is older than anything that could still be linked, and deleted by a later round (``condemned_objects.py``). Any
+read error ends the collection before anything is deleted.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from webadmin.schedule.services.operation import Order
 log = logging.getLogger(__name__)
 
 CLOCKS_APART_S = 900.0
-"""The store tells when a file was put by its own clock."""
+"""Tolerance for the clock of the store, which gives the modification times of files, in seconds."""
 FILES_AT_ONCE = 500
 OBJECTS_EVERY_MS = 24 * 3_600_000
 COLLECTIONS_KEPT = 100
@@ -47,7 +46,7 @@ COLLECTIONS_KEPT = 100
 
 @dataclass(slots=True)
 class CollectReport:
-    """Repositories that were looked at, what was deleted in them, and those that could not be, with the error."""
+    """The number of repositories, the deletions in them, and the repositories that failed with their errors."""
 
     repositories: int = 0
     deleted: int = 0
@@ -55,11 +54,11 @@ class CollectReport:
 
 
 def collect_all() -> CollectReport:
-    """Collect in every repository; one in trouble stops none."""
+    """Collect garbage in every repository; an error in one does not stop the others."""
     report = CollectReport()
     sweep_builds()
     for pk in list(Repository.objects.order_by("pk").values_list("pk", flat=True)):
-        repository = Repository.objects.filter(pk=pk).first()  # as it is now: a round may take hours
+        repository = Repository.objects.filter(pk=pk).first()  # reload: a round may take hours
         if repository is None:
             continue
         report.repositories += 1
@@ -77,22 +76,22 @@ def collect_all() -> CollectReport:
 
 
 def _remove(repository: Repository) -> int:
-    """Delete all of a deleted repository once its grace is over; return how many objects went.
+    """Delete all of a deleted repository when its grace period is over; return the number of deleted objects.
 
-    Raises LogBehind if the database went back in time: it may have forgotten that the repository was restored.
+    Raises LogBehind if the database went back in time: it may have lost the restoration of the repository.
     """
     end_all(repository, because="the repository was deleted")
     if repository.state == RepositoryState.DELETED and not is_removable(repository):
         return 0
-    allow_deletions(mark=True)  # deleting and restoring a repository are no commands
+    allow_deletions(mark=True)  # deleting and restoring a repository are not commands of the log
     if repository.state == RepositoryState.DELETED and not begin_removal(repository):
         return 0
-    # Deletion begins here, of a whole repository.
+    # Deletion of the whole repository begins here.
     return sweep_repository(repository)
 
 
 def collect_garbage(repository: Repository, *, has_objects: bool = True, order: Order | None = None) -> Collected:
-    """Collect in a repository. A dry run says what would be condemned and deleted now.
+    """Collect garbage in a repository. A dry run returns what would be condemned and deleted now.
 
     Raises StorageError, BadObject, CatalogRefused for a deleted repository, LogBehind if the database went back in
     time.
@@ -146,8 +145,8 @@ def _collect(repository: Repository, done: Collected, has_objects: bool, order: 
     _list_files(repository, sweep, kinds)
     if objects:
         objects.condemn()
-    # Deletion begins here: what is above changes lists only, all below deletes.
-    allow_deletions(mark=True)  # commits of catalogs are no commands
+    # Deletion begins here: the code above only changes lists.
+    allow_deletions(mark=True)  # commits of catalogs are not commands of the log
     _delete_files(repository, reach.files, sweep, sizes, done)
     _delete_runs(repository, done)
     if objects:
@@ -174,7 +173,7 @@ def _condemned(row: CondemnedFile) -> Condemned:
 
 
 def _list_files(repository: Repository, sweep: FileSweep, kinds: dict[str, bytes]) -> None:
-    """Put on the list of condemned files what nothing reaches, and take off what is reached again."""
+    """Condemn unreachable files, and remove files that are reachable again from the list."""
     own = CondemnedFile.objects.filter(repository_id=repository.pk)
     own.filter(file_id__in=sweep.forgotten).delete()
     own.filter(file_id__in=sweep.spared, is_marked=False).delete()
@@ -202,7 +201,7 @@ def _delete_files(
         if start:
             allow_deletions()
         some = sweep.deleted[start : start + FILES_AT_ONCE]
-        # A build that was published since then has taken its files off the list: they stay.
+        # A build that was published since then has removed its files from the list; they are not marked.
         own.filter(file_id__in=some).update(is_marked=True)
         gone = [row for row in own.filter(file_id__in=some, is_marked=True) if _is_deleted(files, row, done)]
         own.filter(pk__in=[row.pk for row in gone]).update(deleted_ms=clock_ms())
@@ -221,7 +220,7 @@ def _is_deleted(files: CatalogFiles, row: CondemnedFile, done: Collected) -> boo
 
 
 def _delete_runs(repository: Repository, done: Collected) -> None:
-    """Delete the runs of compactions that are over."""
+    """Delete the runs of compactions that have ended."""
     over = Compaction.objects.filter(repository=repository).exclude(run_key="").exclude(state=CompactionState.OPEN)
     for pk, key in list(over.values_list("pk", "run_key")):
         try:

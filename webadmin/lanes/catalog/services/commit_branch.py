@@ -1,7 +1,7 @@
-"""Commits what is staged on a branch: seals it, builds the state, publishes it; each step can die without harm.
+"""Commit the staged entries of a branch: seal, build the state, publish. A crash in any step does no harm.
 
-Sealed tokens of a commit that died are part of the next one, or of a compaction. One that loses against a compaction
-is built again from less; one with nothing sealed only moves the pointer.
+Sealed tokens of an interrupted commit become part of the next commit or compaction. A commit that loses a race against
+a compaction is built again from fewer tokens; one without sealed rows only moves the head.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TRIES = 10
 
 
 def commit_branch(repository: Repository, branch_name: str, new: NewCommit, *, order: Order) -> Commit:
-    """Commit everything that was acknowledged before; what is staged meanwhile may be in it or stays staged.
+    """Commit all acknowledged writes; concurrent writes are either included or stay staged.
 
     Raises BranchMissing, CommitRefused, BranchProtected, RepositoryReadOnly, NothingToCommit, BranchBusy, BadObject.
     """
@@ -55,7 +55,7 @@ def commit_branch(repository: Repository, branch_name: str, new: NewCommit, *, o
 
 
 def build_state(repository: Repository, basis: BaseVersion) -> Metarange:
-    """Return the state of a basis, written where it is not there yet: the same for a commit and for a compaction."""
+    """Return the state of a base version, writing missing files; commits and compactions build the same state."""
     base = metarange_of(repository, base_of(repository, basis))
     if not basis.sealed:
         return base
@@ -66,7 +66,7 @@ def build_state(repository: Repository, basis: BaseVersion) -> Metarange:
 def _try_once(
     repository: Repository, record: BranchRecord, build: Build, new: NewCommit, order: Order
 ) -> Commit | None:
-    """Return the commit, None if somebody else was quicker."""
+    """Return the commit, None if a concurrent change won."""
     basis = base_version_of(record)
     head = find_commit(repository, record.head)
     try:
@@ -91,7 +91,7 @@ def _try_once(
 
 
 def _clean(basis: BaseVersion) -> bool:
-    """Drop layers that come to nothing against the head; False if they are not the branch's any more."""
+    """Drop layers without any effect on the head; return False if they are no longer those of the branch."""
 
     def decide(record: BranchRecord | None, token: str) -> BranchUpdate | Refusal:
         return publish_snapshot(record, basis, "", equals_head=True)

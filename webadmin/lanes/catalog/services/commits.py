@@ -1,4 +1,4 @@
-"""Commits: made and named by what they say, found, walked back, and the nearest one that two have in common."""
+"""Commits: create, find, walk the history, and find the merge base."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ GENERATIONS_AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCommit:
-    """What its maker says about a commit; ``created_ms`` is the database's time if it is not given.
+    """The content of a commit as given by the caller; ``created_ms`` defaults to the database's time.
 
-    ``allow_empty``: also where nothing changes.
+    ``allow_empty``: commit without changes.
     """
 
     committer: str
@@ -34,7 +34,7 @@ class NewCommit:
 
 
 def check_commit(new: NewCommit) -> NewCommit:
-    """Return it, or raise CommitRefused."""
+    """Return the commit's content if it is valid. Raises CommitRefused."""
     if not 0 < len(new.committer) <= COMMITTER_MAX:
         raise CommitRefused(f"a committer is 1 to {COMMITTER_MAX} characters")
     if len(new.message) > MESSAGE_MAX:
@@ -49,7 +49,7 @@ def check_commit(new: NewCommit) -> NewCommit:
 
 
 def make_commit(repository: Repository, new: NewCommit, metarange: str, parents: tuple[Commit, ...]) -> Commit:
-    """Return a commit that is not in the database yet; its id is the hash of what it says."""
+    """Return a commit that is not saved yet; its id is the hash of its content."""
     created_ms = clock_ms() if new.created_ms is None else new.created_ms
     parent_ids = [parent.commit_id for parent in parents]
     told = [
@@ -76,13 +76,13 @@ def make_commit(repository: Repository, new: NewCommit, metarange: str, parents:
 
 
 def keep_commit(commit: Commit) -> None:
-    """Insert a commit; one that is there already says the same."""
+    """Insert a commit; one with this id already has the same content."""
     Commit.objects.bulk_create([commit], ignore_conflicts=True)
     commit.pk = find_commit(commit.repository, commit.commit_id).pk
 
 
 def find_commit(repository: Repository, commit_id: str) -> Commit:
-    """Return a commit by its whole id. Raises CommitMissing."""
+    """Return a commit by its full id. Raises CommitMissing."""
     found = Commit.objects.filter(repository=repository, commit_id=commit_id).first()
     if found is None:
         raise CommitMissing(f"{repository.name} has no commit {commit_id[:64]!r}")
@@ -90,12 +90,12 @@ def find_commit(repository: Repository, commit_id: str) -> Commit:
 
 
 def first_parent(repository: Repository, commit: Commit) -> Commit | None:
-    """Return the commit that this one was made on, None for a root."""
+    """Return the first parent of a commit, None for a root."""
     return find_commit(repository, commit.parents[0]) if commit.parents else None
 
 
 def walk_back(repository: Repository, start: Commit, *, is_first_parent: bool = False) -> Iterator[Commit]:
-    """Yield a commit and those it was made from, each before its parents, the youngest generation first."""
+    """Yield a commit and its ancestors, each before its parents, the highest generation first."""
     history = _History(repository)
     history.keep(start)
     waiting = [(-start.generation, -start.created_ms, start.commit_id)]
@@ -111,7 +111,7 @@ def walk_back(repository: Repository, start: Commit, *, is_first_parent: bool = 
 
 
 def merge_base(repository: Repository, left: Commit, right: Commit) -> Commit | None:
-    """Return the youngest commit that both come from (or are), None if there is none."""
+    """Return the common ancestor (or one of both) with the highest generation, None if there is none."""
     history = _History(repository)
     sides = {left.commit_id: 1}
     sides[right.commit_id] = sides.get(right.commit_id, 0) | 2
@@ -134,7 +134,7 @@ def merge_base(repository: Repository, left: Commit, right: Commit) -> Commit | 
 
 
 class _History:
-    """Commits that were read, some hundred generations at a time."""
+    """Cache of commits, read some hundred generations at a time."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
@@ -145,7 +145,7 @@ class _History:
         self._commits[commit.commit_id] = commit
 
     def commit(self, commit_id: str, below: int = 0) -> Commit:
-        """Return a commit; ``below`` is a generation that it lies below, if it is not known."""
+        """Return a commit; ``below`` is a generation above its own, used if the commit is not cached."""
         found = self._commits.get(commit_id)
         if found is None and (self._reached is None or below <= self._reached):
             self._reached = max(0, below - GENERATIONS_AT_ONCE)

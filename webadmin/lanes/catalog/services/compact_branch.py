@@ -1,7 +1,7 @@
-"""Begins a compaction of a branch: seals it, puts the sealed rows into the store as one run, and makes the job.
+"""Begin a compaction of a branch: seal it, write the sealed rows to the store as one run, and create the job.
 
-Nothing of it is seen by readers, and it waits for nobody. Who dies on the way leaves a sealed token, which the next
-compaction or commit takes along, and a row that ``end_compactions.end_abandoned`` ends.
+Readers see no change, and nothing blocks. A crash leaves a sealed token, which the next compaction or commit includes,
+and a row that ``end_compactions.end_abandoned`` ends.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from webadmin.schedule.services.operation import Operation, Order, operation
 log = logging.getLogger(__name__)
 
 ORDERED_PRIORITY_MS = 0
-"""What an operator wants now stands before all else of its tenant."""
+"""Priority of a compaction requested by an operator: before all other jobs of its tenant."""
 NOTHING_STAGED = "nothing is staged"
 SCHEDULE_FULL = "the schedule is full"
 
 
 def begin_compaction(branch: Branch, *, cause: str, order: Order, is_ordered: bool = False) -> Compaction:
-    """Begin a compaction; it has ended already if there is nothing to do. Raises BranchBusy if one is under way."""
+    """Begin a compaction; it ends at once if there is nothing to do. Raises BranchBusy if one is under way."""
     compaction, build = _claim(branch, cause, is_ordered)
     try:
         _gather(compaction, branch, build, order)
@@ -55,7 +55,7 @@ def begin_compaction(branch: Branch, *, cause: str, order: Order, is_ordered: bo
 
 
 def _claim(branch: Branch, cause: str, is_ordered: bool) -> tuple[Compaction, Build]:
-    """Note that the branch is being compacted, before anything is sealed or put."""
+    """Record that the branch is being compacted, before anything is sealed or written."""
     end_parked(branch.pk)
     build = begin_build(branch.repository, Why.COMPACTION, branch_id=branch.pk)
     try:
@@ -100,7 +100,7 @@ def _gather(compaction: Compaction, branch: Branch, build: Build, order: Order) 
 
 
 def _publish_as_it_is(compaction: Compaction, branch: Branch, basis: BaseVersion, build: Build) -> None:
-    """Drop tokens without rows: the state is the base that the branch has."""
+    """Drop tokens without rows: the base of the branch already is the state."""
     state = metarange_of(branch.repository, compaction.base)
     with transaction.atomic():
         compaction.save()
@@ -113,7 +113,7 @@ def _publish_as_it_is(compaction: Compaction, branch: Branch, basis: BaseVersion
 
 
 def _put_run(compaction: Compaction, branch: Branch, layer: Layer) -> None:
-    """Put the rows where the node reads them."""
+    """Write the run from which the node reads the rows."""
     info = layer.run.info
     key = f"{prefix_of(branch.repository)}runs/{compaction.pk}"
     compaction.run_key = key
@@ -131,7 +131,7 @@ def _make_job(compaction: Compaction, branch: Branch, order: Order) -> None:
     with operation() as run:
         is_open = Compaction.objects.filter(pk=compaction.pk, state=CompactionState.OPEN).exists()
         if not is_open:
-            return  # somebody took this process for dead
+            return  # this process was taken for dead
         if not run.room():
             close_compactions([compaction], CompactionState.ENDED, because=SCHEDULE_FULL)
             return
@@ -151,7 +151,7 @@ def _name(compaction: Compaction) -> str:
 
 
 def _entry(compaction: Compaction, branch: Branch) -> dict[str, object]:
-    """Return what the log keeps of the job."""
+    """Return the log entry of the job."""
     created = {
         "job": _name(compaction),
         "lane": KIND,

@@ -1,12 +1,13 @@
-"""Objects of entries that nothing reaches: condemned by one round of garbage collection, deleted by a later one.
+"""Unreachable objects of entries: one round of garbage collection condemns them, a later one deletes them.
 
-A round condemns an old object that no root reaches: it gets a row. A later round, an hour on at the earliest, deletes
-it if roots that were read afresh still miss it; its row is marked first, and goes with the object.
+A round condemns an old object that is not reachable: it inserts a row. A later round, at least an hour later, deletes
+the object if it is still unreachable from roots that were read again; it marks the row first, and deletes it with the
+object.
 
-Between the reading of the roots and the mark an object may become reachable again. Who names one object (a copy) calls
-``withdraw`` before the row is staged. Who sets a branch, a tag or a head to a whole state, which may be that of a
-commit whose objects are not kept, calls ``count_link`` in its transaction: objects are marked only while the count is
-the one from before the roots were read, else the roots are read again.
+Between the reading of the roots and the mark an object may become reachable again. An operation that names a single
+object (a copy) calls ``withdraw`` before the row is staged. An operation that sets a branch, a tag or a head to a whole
+state, which may be that of a commit whose objects are not kept, calls ``count_link`` in its transaction: objects are
+marked only if the count is unchanged since before the roots were read; otherwise the roots are read again.
 """
 
 from __future__ import annotations
@@ -30,16 +31,17 @@ from webadmin.schedule.services.guard_deletions import allow_deletions
 log = logging.getLogger(__name__)
 
 CONDEMNED_MS = 3_600_000
-"""An object is condemned for so long at least before it is deleted."""
+"""Minimum time between condemning an object and deleting it, in milliseconds."""
 OBJECTS_AT_ONCE = 500
 READS_MAX = 5
-"""So often a round reads the roots again because something was linked; then the rest waits for the next round."""
+"""Maximum number of readings of the roots in one round because of concurrent links; the rest is left to the next round.
+"""
 
 
 def withdraw(repository: Repository, address: str) -> bool:
-    """Take an object off the list; False if its deletion has begun. Call it before the object is named again.
+    """Remove an object from the list; return False if its deletion has begun. Call before the object is named again.
 
-    What condemns it anew afterwards deletes it an hour later at the earliest, by roots that name it.
+    If it is condemned again, it is deleted an hour later at the earliest, and the roots read then include the new name.
     """
     own = CondemnedObject.objects.filter(repository_id=repository.pk, address=address)
     own.filter(is_marked=False).delete()
@@ -52,7 +54,10 @@ def count_link(repository_id: int) -> None:
 
 
 class ObjectSweep:
-    """What a round does about the objects of a repository; planned when it is made, ``reach`` having been read."""
+    """The objects of a repository to condemn and delete in a round.
+
+    The plan is made on creation; ``reach`` must have been read before.
+    """
 
     def __init__(self, repository: Repository, reach: Reach, *, old_ms: int, done: Collected) -> None:
         self._repository, self._reach, self._done = repository, reach, done
@@ -69,11 +74,11 @@ class ObjectSweep:
         done.objects_condemned, done.objects_spared = len(self.plan.condemned), len(self.plan.spared)
 
     def preview(self) -> None:
-        """Count what would be deleted now."""
+        """Count the objects that would be deleted now."""
         self._count(self.plan.deleted)
 
     def condemn(self) -> None:
-        """Put on the list what nothing reaches, and take off what is reached again."""
+        """Condemn unreachable objects, and remove objects that are reachable again from the list."""
         for some in _batches(self.plan.spared):
             self._own.filter(address__in=some, is_marked=False).delete()
         now_ms = clock_ms()
@@ -84,7 +89,7 @@ class ObjectSweep:
             )
 
     def delete(self) -> None:
-        """Delete what has been condemned for long enough, as long as nothing links it."""
+        """Delete objects whose time on the list is over, unless they are linked concurrently."""
         left, reads = list(self.plan.deleted), 0
         while left:
             some = left[:OBJECTS_AT_ONCE]
@@ -102,8 +107,10 @@ class ObjectSweep:
             self._delete(marked)
 
     def _mark(self, some: list[str]) -> Mapping[int, str] | None:
-        """Mark those that are still on the list, and return them by row; None if something was linked since the roots
-        were read."""
+        """Mark those that are still on the list and return them by row id.
+
+        None if something was linked since the roots were read.
+        """
         with transaction.atomic():
             unchanged = Repository.objects.filter(pk=self._repository.pk, links=self._reach.links)
             if not list(locked(unchanged).values_list("pk")):

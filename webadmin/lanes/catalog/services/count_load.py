@@ -1,7 +1,7 @@
-"""Counts what makes a branch slow, over all processes and restarts, without a row that every write has to wait for.
+"""Count the load of a branch over all processes and restarts, without a row that every write would lock.
 
-A write is counted with a chance of one in ``ONE_IN``, and then for so many: the sum is right on the average, and good
-enough to decide whether compaction is worth while. Batches of at least so many are counted as they are.
+A write is counted with probability 1 / ``ONE_IN`` and weight ``ONE_IN``: the expected sum is exact, and precise enough
+for the decision to compact. Batches of at least ``ONE_IN`` are counted exactly.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 
 ONE_IN = 16
 WASTE = 20
-"""A listing is wasteful if it looked at so many rows for each item it showed ..."""
+"""A listing is wasteful if it scanned at least this many rows per returned item ..."""
 WASTE_MIN = 2_000
-"""... and at so many altogether."""
+"""... and at least this many rows in total."""
 
 
 def note_writes(branch_id: int, *, rows: int = 0, tombstones: int = 0) -> None:
@@ -31,14 +31,14 @@ def note_writes(branch_id: int, *, rows: int = 0, tombstones: int = 0) -> None:
 
 
 def note_listing(branch_id: int, page: Page) -> None:
-    """Count a listing that walked over far more than it showed."""
+    """Count a listing that scanned far more rows than it returned."""
     looked_at = page.staged_rows + page.base_rows
     if looked_at >= max(WASTE_MIN, WASTE * len(page.items)):
         _add(branch_id, wasteful_lists=1)
 
 
 def forget_load(branch_id: int) -> None:
-    """Begin anew: what was staged is in a commit or a snapshot now, or gone."""
+    """Reset the counts: the staged rows were committed, compacted or dropped."""
     BranchLoad.objects.filter(pk=branch_id).delete()
 
 

@@ -1,7 +1,7 @@
-"""What differs: uncommitted changes, between two commits, and what a merge would bring. All page by page.
+"""Paged diffs: uncommitted changes, changes between two commits, and the result of a merge.
 
-What differs between two states never changes, so it is kept where it is short: pages, and the question whether a
-branch is clean, are answered from memory.
+The diff of two states never changes, so short ones are cached: pages, and the check whether a branch is clean, are
+served from memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from webadmin.lanes.catalog.services.refs import commit_at
 from webadmin.lanes.catalog.services.staged_rows import metarange_of_commit, overlay_of
 
 CHANGES_KEPT = 10_000
-"""Differences between two states that have at most so many keys are kept in memory."""
+"""Maximum number of keys in a cached diff of two states."""
 CACHE_BYTES = 64 << 20
 CHANGE_BYTES = 400
 
@@ -44,7 +44,7 @@ Seek = Callable[[bytes], Iterator[Difference]]
 
 @dataclass(frozen=True, slots=True)
 class DiffPage:
-    """Part of a difference in the order of keys; ``after`` is what to go on behind, None behind the last."""
+    """A page of a diff in key order; ``after`` is the key after which the next page starts, None on the last page."""
 
     items: tuple[Difference | CommonPrefix, ...]
     after: bytes | None
@@ -59,7 +59,7 @@ def diff_branch(
     delimiter: bytes = b"",
     amount: int = 1000,
 ) -> DiffPage:
-    """Return how what is visible on a branch differs from its head. Raises BranchMissing, BadObject."""
+    """Return the diff of a branch's visible state against its head. Raises BranchMissing, BadObject."""
     checked_amount(amount)
     with one_snapshot():
         record = record_named(repository.pk, branch_name)
@@ -82,7 +82,7 @@ def diff_refs(
     delimiter: bytes = b"",
     amount: int = 1000,
 ) -> DiffPage:
-    """Return what differs from the left commit to the right one. Raises RefMissing, RefRefused, BadObject."""
+    """Return the diff from the left commit to the right one. Raises RefMissing, RefRefused, BadObject."""
     checked_amount(amount)
     left, right = (reader_of(repository, commit_at(repository, ref).metarange) for ref in (left_ref, right_ref))
 
@@ -102,7 +102,7 @@ def compare_refs(
     delimiter: bytes = b"",
     amount: int = 1000,
 ) -> DiffPage:
-    """Return what merging the right commit into the left one would change, and where they conflict.
+    """Return the changes and conflicts of a merge of the right commit into the left one.
 
     Raises RefMissing, RefRefused, BadObject.
     """
@@ -118,7 +118,7 @@ def compare_refs(
 
 
 def base_reader(repository: Repository, left: Commit, right: Commit) -> StateReader:
-    """Return the state that two commits have in common; without any it is empty."""
+    """Return the state of the merge base of two commits; an empty one if there is none."""
     base = merge_base(repository, left, right)
     if base is None:
         # Every repository begins with an empty commit.
@@ -130,25 +130,25 @@ def base_reader(repository: Repository, left: Commit, right: Commit) -> StateRea
 def uncommitted(
     repository: Repository, record: BranchRecord, overlay: Overlay, start: bytes = b"", end: bytes | None = None
 ) -> Iterator[Change]:
-    """Yield how an overlay over the base of a record differs from its head."""
+    """Yield the changes of an overlay over the base of a record against its head."""
     committed = reader_of(repository, metarange_of_commit(repository, record.head))
     snapshot = reader_of(repository, record.snapshot) if record.snapshot else None
     return diff_uncommitted(overlay, committed, snapshot, start, end, kept_differences)
 
 
 def is_clean(repository: Repository, record: BranchRecord, *, tokens: tuple[str, ...] | None = None) -> bool:
-    """Say whether tokens of a record (all, if none are given) over its snapshot come to nothing against its head."""
+    """Return whether tokens of a record (default: all) over its snapshot make no difference to its head."""
     with one_snapshot():
         return next(uncommitted(repository, record, overlay_of(record, tokens)), None) is None
 
 
 def are_equal(left: StateReader, right: StateReader) -> bool:
-    """Say whether two states have the same content."""
+    """Return whether two states have the same content."""
     return left.metarange.id == right.metarange.id or next(diff_states(left, right), None) is None
 
 
 def kept_differences(left: StateReader, right: StateReader, start: bytes, end: bytes | None) -> Iterable[Change]:
-    """Yield what ``diff_states`` does, from memory where it is short."""
+    """Yield the result of ``diff_states``, cached if it is short."""
 
     def read() -> tuple[tuple[Change, ...] | None, int]:
         found = tuple(islice(diff_states(left, right), CHANGES_KEPT + 1))
@@ -166,7 +166,7 @@ def kept_differences(left: StateReader, right: StateReader, start: bytes, end: b
 
 
 def _page(seek: Seek, prefix: bytes, after: bytes, delimiter: bytes, amount: int) -> DiffPage:
-    """Return a page; keys that have the delimiter behind the prefix are told by what they begin with, once."""
+    """Return a page; keys with the delimiter after the prefix are grouped into one common prefix."""
     start: bytes | None = max(prefix, after + b"\0") if after else prefix
     if after and _common(after, prefix, delimiter) == after:
         start = prefix_end(after)

@@ -1,4 +1,4 @@
-"""Ends compactions: what they came to is kept, the build is over, and the run in the store may go."""
+"""End compactions: record the outcome, end the build, and release the run in the store."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ log = logging.getLogger(__name__)
 
 ACTOR = "control:catalog"
 GATHER_MS_MAX = 30 * 60_000
-"""Whoever needs longer than this from the seal to the job is taken for dead."""
+"""A compaction that takes longer than this from the seal to the job counts as abandoned, in milliseconds."""
 
 
 def basis_of_row(compaction: Compaction) -> BaseVersion:
-    """Return what the build of a compaction with a basis rests on."""
+    """Return the base version of a compaction's build."""
     told = compaction.basis
     assert told is not None, "its rows were gathered"
     return BaseVersion(
@@ -37,14 +37,14 @@ def basis_of_row(compaction: Compaction) -> BaseVersion:
 
 
 def refused_words(why: Refusal) -> str:
-    """Return why a build was not published, as the history keeps it."""
+    """Return the reason why a build was not published, for the history."""
     return f"{why.name.lower().replace('_', ' ')}: {why.value}"
 
 
 def close_compactions(
     compactions: Sequence[Compaction], state: CompactionState, *, because: str = "", **told: Any
 ) -> None:
-    """Write down what became of open compactions, whatever their jobs do; ``told`` are columns of their results."""
+    """Record the outcome of open compactions whatever their jobs do; ``told`` are columns of the result."""
     now_ms = clock_ms()
     for each in compactions:
         mine = Compaction.objects.filter(pk=each.pk, state=CompactionState.OPEN)
@@ -71,7 +71,7 @@ def end_compactions(run: Operation, compactions: Sequence[Compaction], state: Co
 
 
 def end_abandoned() -> int:
-    """End compactions whose process died before it made the job; return how many."""
+    """End compactions whose process died before it created the job; return how many."""
     old = Compaction.objects.filter(
         state=CompactionState.OPEN, job=None, begun_ms__lt=clock_ms() - GATHER_MS_MAX
     ).order_by("pk")
@@ -81,7 +81,7 @@ def end_abandoned() -> int:
 
 
 def end_lost() -> int:
-    """End compactions that can never be published any more: what nobody will see is not built to its end."""
+    """End compactions that can no longer be published, so that no work is wasted on them; return how many."""
     lost: dict[str, list[Compaction]] = {}
     for each in Compaction.objects.filter(state=CompactionState.OPEN, job__isnull=False).order_by("pk"):
         why = refusal(read_record(each.branch_id), basis_of_row(each))
@@ -93,10 +93,10 @@ def end_lost() -> int:
 
 
 def note_failed() -> int:
-    """Note of compactions whose jobs have just failed for good, and been parked, why they did; return how many.
+    """Record the error of compactions whose jobs were just parked for repeated failure; return how many.
 
-    The branch rests, longer after each. The job stays parked, so that somebody sees it, until the branch is tried again
-    (``end_parked``), a commit or reset makes it superfluous, or an operator requeues it or gives it back.
+    The branch backs off, longer after each failure. The job stays parked and visible until the branch is tried again
+    (``end_parked``), a commit or reset makes it superfluous, or an operator requeues or returns it.
     """
     count = 0
     for each in Compaction.objects.filter(IS_PARKED, ended_because="").order_by("pk"):
@@ -113,7 +113,7 @@ def note_failed() -> int:
 
 
 def end_parked(branch_id: int) -> None:
-    """End the compaction of a branch whose job is parked, if there is one: the branch is about to be tried again."""
+    """End the compaction of a branch whose job is parked, if there is one, before the branch is tried again."""
     for each in list(Compaction.objects.filter(IS_PARKED, branch_id=branch_id)):
         _end([each], CompactionState.FAILED, each.ended_because or "its job failed too often")
 

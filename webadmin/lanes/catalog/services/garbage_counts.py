@@ -1,4 +1,4 @@
-"""What a collection of garbage did, or would do."""
+"""Outcome of a garbage collection or of its dry run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAMES_SHOWN = 50
 
 @dataclass(slots=True)
 class Collected:
-    """Counts, and the first names of what goes."""
+    """Counts, and the first names of deleted files and objects."""
 
     files_seen: int = 0
     files_condemned: int = 0
@@ -28,7 +28,7 @@ class Collected:
     names: list[str] = field(default_factory=list)
 
     def name(self, names: Iterable[str]) -> None:
-        """Keep names while there is room."""
+        """Record names up to the limit."""
         self.names += islice(names, max(0, NAMES_SHOWN - len(self.names)))
 
     def to_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Imports objects that lie in a tenant's folder into a branch, without copying them."""
+"""Import objects of a tenant's folder into a branch without copying them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ from webadmin.schedule.services.operation import Order
 
 SOURCES_MAX = 1000
 TOLD_EVERY = 1000
-"""After so many objects the caller hears how many they were, and may stop the import."""
+"""Number of objects between two calls of ``progress``, which may stop the import."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportSource:
-    """What to import to where: one object, or (``is_prefix``) all whose URL begins so. ``destination`` then replaces
-    that beginning, and every key that begins with it is replaced by what is imported."""
+    """A source and its destination: one object, or (``is_prefix``) all whose URL has this prefix.
+
+    ``destination`` replaces the prefix in the keys; all existing keys with the prefix ``destination`` are replaced by
+    the import.
+    """
 
     url: str
     destination: str
@@ -46,9 +49,9 @@ def import_objects(
     order: Order,
     progress: Callable[[int], None] = lambda taken: None,
 ) -> Commit:
-    """List the sources and commit their objects. What ``progress`` raises stops it, and nothing is done.
+    """List the sources and commit their objects. An exception of ``progress`` stops the import without effect.
 
-    Raises ImportRefused, AddressRefused, InvalidEntryKey, and what head moves raise.
+    Raises ImportRefused, AddressRefused, InvalidEntryKey, and the errors of moving a head.
     """
     keys = check_sources(repository, sources)
     store = tenants_store(repository)
@@ -80,10 +83,10 @@ def check_sources(repository: Repository, sources: Sequence[ImportSource]) -> li
 
 
 def _refuse_stores(repository: Repository, key: str, source: ImportSource) -> None:
-    """Raise ImportRefused if a source has objects of a table or bucket: compaction deletes what it replaces there."""
+    """Raise ImportRefused for objects of a table or bucket, where compaction deletes the objects it replaces."""
     used = store_in_folder(place_of_tenant(repository.tenant), key, is_prefix=source.is_prefix)
     if used is not None:
-        # A tenant is told the names of its own tables only.
+        # The message names only tables of the tenant itself.
         named = used.name if used.is_table_of(repository.tenant) else "another store"
         raise ImportRefused(
             f"{source.url} is, holds or lies in the place of {named}, where compaction deletes objects: copy them to a "
@@ -92,7 +95,7 @@ def _refuse_stores(repository: Repository, key: str, source: ImportSource) -> No
 
 
 def _rows_of(repository: Repository, store: ObjectStore, key: str, source: ImportSource) -> Iterator[Row]:
-    """Yield a source's entries by key: a store lists them so, and what replaces the beginning is the same for all."""
+    """Yield a source's entries by key: stores list in key order, and replacing the common prefix preserves it."""
     try:
         found: Iterable[ObjectInfo] = store.list(key) if source.is_prefix else [store.head(key)]
     except ObjectNotFound as error:
@@ -114,7 +117,7 @@ def _counted(rows: Iterable[Row], progress: Callable[[int], None]) -> Iterator[R
 
 
 def imported_object(place: str, info: ObjectInfo) -> ObjectEntry:
-    """Return the entry of an object that was listed. Its checksum stands for place, size and time, not for bytes."""
+    """Return the entry of a listed object. Its checksum is derived from place, size and time, not from its bytes."""
     seen = f"{info.key}\0{info.size}\0{info.modified_at}"
     return ObjectEntry(
         address=url_in(place, info.key),

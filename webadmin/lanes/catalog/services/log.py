@@ -1,4 +1,4 @@
-"""The log of a reference: its commits, those that changed some keys, those since a time."""
+"""The log of a reference: its commits, filtered by changed keys and by time."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from webadmin.lanes.catalog.services.refs import commit_at
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogQuery:
-    """Which commits are wanted: with keys or prefixes those that changed one of them against their first parent.
+    """Filters of a log; with keys or prefixes, commits that changed one of them against their first parent.
 
-    ``after`` is the id of the last commit of the page before; ``stop_at`` a reference whose commit is the last.
+    ``after`` is the id of the last commit of the previous page; ``stop_at`` a reference whose commit is the last.
     """
 
     after: str = ""
@@ -31,7 +31,7 @@ class LogQuery:
 
 
 def log_of(repository: Repository, ref: str, query: LogQuery) -> tuple[list[Commit], bool]:
-    """Return a page of commits, the youngest generation first, and whether there are more.
+    """Return a page of commits, the highest generation first, and whether there are more.
 
     Raises RefMissing, RefRefused, CommitMissing, BadObject.
     """
@@ -46,7 +46,7 @@ def log_of(repository: Repository, ref: str, query: LogQuery) -> tuple[list[Comm
 
 
 def _behind(repository: Repository, ref: str, query: LogQuery) -> Iterator[Commit]:
-    """Yield the commits behind ``after`` up to ``stop_at``, none older than ``since_ms``."""
+    """Yield the commits after ``after`` up to ``stop_at``, none older than ``since_ms``."""
     last = commit_at(repository, query.stop_at).commit_id if query.stop_at else ""
     is_behind = not query.after
     if query.after:

@@ -1,5 +1,7 @@
-"""Moves the head of a branch to a commit that knows nothing of what is staged: merge, revert, cherry-pick, import,
-hard reset. The branch has to be clean, unless what is staged is dropped on purpose.
+"""Move the head of a branch to a commit built without its staged rows.
+
+Used by merge, revert, cherry-pick, import and hard reset. The branch must be clean, unless staged rows are dropped on
+purpose.
 """
 
 from __future__ import annotations
@@ -54,9 +56,9 @@ def merge_into(
     is_squashed: bool = False,
     order: Order,
 ) -> Commit:
-    """Merge a commit into a branch. ``is_squashed``: the source is no parent of the result.
+    """Merge a commit into a branch. ``is_squashed``: the source is not a parent of the result.
 
-    Raises MergeConflict, NothingToMerge, DirtyBranch, BranchBusy, and what references and commits raise.
+    Raises MergeConflict, NothingToMerge, DirtyBranch, BranchBusy, and the errors of references and commits.
     """
     source = commit_at(repository, source_ref)
 
@@ -80,7 +82,7 @@ def revert_commit(
     parent_number: int | None = None,
     order: Order,
 ) -> Commit:
-    """Undo on a branch what a commit changed against its parent (the ``parent_number``-th, from 1, of a merge).
+    """Revert the changes of a commit against its parent (of a merge: parent ``parent_number``, from 1) on a branch.
 
     Raises MergeConflict, CommitRefused, NothingToMerge, DirtyBranch, BranchBusy, RefMissing, RefRefused.
     """
@@ -103,7 +105,7 @@ def cherry_pick(
     parent_number: int | None = None,
     order: Order,
 ) -> Commit:
-    """Do on a branch what a commit changed against its parent; without ``new`` it says what that commit said.
+    """Apply the changes of a commit against its parent to a branch; without ``new``, message and metadata are copied.
 
     Raises MergeConflict, CommitRefused, NothingToMerge, DirtyBranch, BranchBusy, RefMissing, RefRefused.
     """
@@ -130,9 +132,9 @@ def import_entries(
     keys: Iterable[bytes] = (),
     order: Order,
 ) -> Commit:
-    """Replace all keys under some prefixes, and some keys, by ascending rows, and commit that.
+    """Replace all keys with some prefixes, and some keys, by ascending rows, and commit the result.
 
-    ``rows`` gives them, once for every try. Raises ImportRefused, UnsortedKeys, DirtyBranch, BranchBusy.
+    ``rows`` opens the rows once per try. Raises ImportRefused, UnsortedKeys, DirtyBranch, BranchBusy.
     """
     replaced, single = sorted(set(prefixes)), frozenset(keys)
     if not replaced and not single:
@@ -148,7 +150,7 @@ def import_entries(
 
 
 def hard_reset(repository: Repository, branch_name: str, ref: str, *, force: bool = False, order: Order) -> Commit:
-    """Set the head of a branch to a commit; ``force`` drops uncommitted changes, which else are a DirtyBranch."""
+    """Set the head of a branch to a commit; ``force`` drops uncommitted changes. Raises DirtyBranch without it."""
     check_writable(repository)
     commit = commit_at(repository, ref)
     branch = find_branch(repository, branch_name)
@@ -209,9 +211,9 @@ def _move(
 
 
 def _sealed_clean(repository: Repository, branch_id: int, branch_name: str) -> BranchRecord:
-    """Seal a branch that is clean and return its record. Raises DirtyBranch, BranchMissing."""
+    """Seal a clean branch and return its record. Raises DirtyBranch, BranchMissing."""
     record = read_record(branch_id)
-    # A look before anything is sealed: a branch that is refused again and again gathers no tokens.
+    # Check before sealing, so that repeated refusals do not accumulate sealed tokens.
     if record is not None and is_clean(repository, record):
         looked_at = record.generation
         record = seal_branch(branch_id, why=Why.MERGE)

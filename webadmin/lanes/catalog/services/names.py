@@ -1,4 +1,4 @@
-"""What repositories, branches and tags may be called."""
+"""Rules for the names of repositories, branches and tags."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ TOLD = 80
 
 
 def check_repository_name(name: str) -> str:
-    """Return the name of a repository, or raise NameRefused."""
+    """Return the name of a repository. Raises NameRefused."""
     if not _REPOSITORY.fullmatch(name):
         raise NameRefused(f"{name[:TOLD]!r}: a repository is named by 3 to 63 of a-z 0-9 -, not beginning with -")
     return name
 
 
 def check_namespace(namespace: str) -> str:
-    """Return a storage namespace, or raise NameRefused: it only names the place, we choose it."""
+    """Return a storage namespace. Raises NameRefused. The namespace is only a name; it does not set the location."""
     if not 0 < len(namespace) <= NAMESPACE_MAX or not namespace.isprintable():
         raise NameRefused(f"a storage namespace is 1 to {NAMESPACE_MAX} characters without control characters")
     return namespace.rstrip("/")
 
 
 def check_branch_name(name: str) -> str:
-    """Return the name of a branch, or raise NameRefused. One that looks like a commit would hide it."""
+    """Return the name of a branch. Raises NameRefused, also for one that looks like a commit id and would hide it."""
     if not _BRANCH.fullmatch(name) or _COMMIT.fullmatch(name):
         raise NameRefused(
             f"{name[:TOLD]!r}: a branch is named by 1 to {NAME_MAX} of A-Z a-z 0-9 _ -, not like a commit"
@@ -38,7 +38,7 @@ def check_branch_name(name: str) -> str:
 
 
 def check_tag_name(name: str) -> str:
-    """Return the name of a tag, or raise NameRefused."""
+    """Return the name of a tag. Raises NameRefused."""
     parts = name.split("/")
     if not _TAG.fullmatch(name) or ".." in name or "" in parts or name.endswith((".", ".lock")):
         raise NameRefused(f"{name[:TOLD]!r}: a tag is named by 1 to {NAME_MAX} of A-Z a-z 0-9 _ - . / without .. or //")

@@ -1,4 +1,4 @@
-"""Which branches are protected from staged writes or from commits; merges, and compaction, go through everywhere."""
+"""Branch protection against staged writes and commits; merges and compaction are always allowed."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ RULES_MAX = 100
 
 
 class Blocked(StrEnum):
-    """What a rule can keep away from a branch."""
+    """The actions that a rule can block."""
 
     STAGING_WRITE = "staging_write"
     COMMIT = "commit"
 
 
 def is_blocked(rules: Iterable[Mapping[str, Any]], branch_name: str, action: Blocked) -> bool:
-    """Say whether some rule whose pattern fits the branch blocks the action."""
+    """Return whether a rule whose pattern matches the branch blocks the action."""
     return any(action.value in rule["blocks"] for rule in rules if fnmatchcase(branch_name, rule["pattern"]))
 
 
 def check_allowed(repository: Repository, branch_name: str, action: Blocked) -> None:
-    """Raise RepositoryReadOnly or BranchProtected unless the branch may be written to, or committed, by hand."""
+    """Raise RepositoryReadOnly or BranchProtected if staged writes to, or commits of, the branch are blocked."""
     check_writable(repository)
     if repository.protection and is_blocked(repository.protection, branch_name, action):
         raise BranchProtected(f"branch {branch_name} is protected: {action.value.replace('_', ' ')} is blocked")
@@ -50,7 +50,7 @@ def read_protection(repository: Repository) -> tuple[list[dict[str, Any]], str]:
 def write_protection(
     repository: Repository, rules: Iterable[Mapping[str, Any]], *, if_checksum: str | None = None, order: Order
 ) -> None:
-    """Replace all rules, if they are still those of the checksum. Raises CatalogRefused, PreconditionFailed."""
+    """Replace all rules if their checksum is ``if_checksum``. Raises CatalogRefused, PreconditionFailed."""
     checked = [_checked(rule) for rule in rules]
     if len(checked) > RULES_MAX:
         raise CatalogRefused(f"{len(checked)} rules; {RULES_MAX} are allowed")
@@ -69,7 +69,7 @@ def write_protection(
 
 
 def checksum_of(rules: object) -> str:
-    """Return what tells these rules from others."""
+    """Return the checksum of rules."""
     return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:32]
 
 

@@ -1,4 +1,4 @@
-"""Puts what was built under a branch, if the branch still rests on what it was built from."""
+"""Publish a build to its branch if the branch still has the build's base version."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from webadmin.schedule.services.operation import Order
 
 
 def files_in(metarange: Metarange) -> set[str]:
-    """Return the ids of the files that a state is made of."""
+    """Return the ids of the files of a state."""
     return {metarange.id, *(info.id for info in metarange.ranges)}
 
 
 def publish_compaction(
     basis: BaseVersion, build: Build, metarange: Metarange, *, equals_head: bool
 ) -> BranchUpdate | Refusal:
-    """Put a compacted state under its branch. Raises FilesCondemned."""
+    """Publish a compacted state to its branch. Raises FilesCondemned."""
 
     def decide(record: BranchRecord | None, token: str) -> BranchUpdate | Refusal:
         return publish_snapshot(record, basis, metarange.id, equals_head=equals_head)
@@ -44,7 +44,7 @@ def publish_compaction(
 def publish_new_commit(
     repository: Repository, basis: BaseVersion, build: Build, metarange: Metarange, commit: Commit, order: Order
 ) -> BranchUpdate | Refusal:
-    """Make a commit of everything in the basis the head of its branch. Raises FilesCondemned."""
+    """Make a commit of all rows of the base version the head of its branch. Raises FilesCondemned."""
 
     def decide(record: BranchRecord | None, token: str) -> BranchUpdate | Refusal:
         return publish_commit(record, basis, commit.commit_id)
@@ -65,7 +65,7 @@ def publish_moved_head(
     *,
     action: str,
 ) -> BranchUpdate | Refusal:
-    """Make a commit that knows nothing of what is staged the head of a branch whose basis is clean.
+    """Make a commit built without staged rows the head of a branch whose base version is clean.
 
     Raises FilesCondemned.
     """
@@ -89,7 +89,7 @@ def _publish(
     also: Callable[[], None] = lambda: None,
 ) -> BranchUpdate | Refusal:
     def decide_here(record: BranchRecord | None, token: str) -> BranchUpdate | Refusal:
-        # A repository that is being deleted has no branches any more.
+        # A repository that is being deleted no longer has branches.
         is_there = Repository.objects.filter(pk=build.repository_id, state=RepositoryState.ACTIVE).exists()
         return decide(record if is_there else None, token)
 

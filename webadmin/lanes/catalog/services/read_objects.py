@@ -1,7 +1,8 @@
-"""Reads entries: one key, and listings; on a branch with what is staged, elsewhere as committed.
+"""Read entries: single keys and listings, on a branch with its staged rows, elsewhere as committed.
 
-A key on a branch is one statement, however many sealed tokens there are: record, rows and intervals are of one moment,
-so what others move meanwhile is neither missed nor seen twice. A page of a listing is read in one snapshot.
+A point read on a branch is one statement, however many sealed tokens there are: record, rows and intervals are of one
+snapshot, so concurrent changes of the record neither hide rows nor show them twice. A page of a listing is read in one
+snapshot.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ _POINT = (
     f"FROM {_BRANCH} JOIN catalog_stagedinterval i ON i.branch_id = b.id JOIN {_LAYERS.format('i')} "
     'WHERE b.repository_id = %s AND b.name = %s AND i.start <= %s AND (i."end" IS NULL OR i."end" > %s)'
 )
-"""The staged rows of a key with the places of their layers, and the intervals that cover it."""
+"""Query for the staged rows of a key with the positions of their layers, and the intervals that cover it."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRows:
-    """The staged rows of one key and the intervals that cover it; ``StagedRows`` of no other key."""
+    """The staged rows of one key and the intervals that cover it; implements ``StagedRows`` for this key only."""
 
     base: str
     rows: Sequence[LayerRow]
@@ -96,7 +97,7 @@ def list_entries(
 
 
 def rows_of_key(repository: Repository, branch_name: str, key: bytes) -> KeyRows | None:
-    """Return what is staged for a key on a branch, None if there is no such branch: one statement."""
+    """Return the staged rows of a key on a branch, None if there is no such branch; one statement."""
     named = (repository.pk, branch_name)
     found = ask(_POINT, [key, *named, *named, key, key])()
     if not found:

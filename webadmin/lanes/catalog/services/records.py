@@ -1,7 +1,7 @@
-"""Reads the record of a branch and writes the next one: nobody else touches branches' rows and their tokens.
+"""Read and write branch records; the only code that writes the rows of branches and tokens.
 
-The record's sealed tokens are rows of their own. They change only together with the branch's row, in one transaction
-that holds that row, and only from the generation that was read.
+The sealed tokens of a record are separate rows. They change only together with the branch's row, in one transaction
+that locks that row, and only from the generation that was read.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _BY_ID = _RECORD.format("b.id = %s")
 _BY_NAME = _RECORD.format("b.repository_id = %s AND b.name = %s")
 
 Decide = Callable[[BranchRecord | None, str], BranchUpdate | BranchRecord | Refusal]
-"""Given the record and the name of a token that nobody has yet, returns the next record, the same one, or why not."""
+"""Takes the record and an unused token id; returns the next record, the same record, or a refusal."""
 
 
 def read_record(branch_id: int) -> BranchRecord | None:
-    """Return the record of a branch, None if it is gone: one statement."""
+    """Return the record of a branch, None if it is deleted; one statement."""
     return _record(ask(_BY_ID, [branch_id])())
 
 
 def record_named(repository_id: int, name: str) -> BranchRecord | None:
-    """Return the record of a branch by its name, None if there is none: one statement."""
+    """Return the record of a branch by its name, None if there is none; one statement."""
     return _record(ask(_BY_NAME, [repository_id, name])())
 
 
@@ -45,12 +45,12 @@ def change_record(
     why: Why,
     then: Callable[[BranchRecord, BranchRecord], None] = lambda before, after: None,
 ) -> BranchUpdate | Refusal:
-    """Write the record that ``decide`` makes of the present one; ``then`` is done in the same short transaction.
+    """Write the record that ``decide`` returns for the present one; ``then`` runs in the same short transaction.
 
-    Tokens that the new record does not name any more are retired. What raises in ``then`` leaves everything as it was.
+    Tokens that the new record no longer names are retired. An exception in ``then`` rolls everything back.
     """
     with transaction.atomic():
-        # The tokens are read in a statement after the one that may have waited for the row.
+        # The tokens are read in a separate statement after the one that may have waited for the row lock.
         before = read_record(branch_id) if list(locked(Branch.objects.filter(pk=branch_id)).values_list("pk")) else None
         decided = decide(before, str(reserve_ids(BranchToken, 1)[0]))
         if isinstance(decided, Refusal):
@@ -64,9 +64,9 @@ def change_record(
 
 
 def seal_branch(branch_id: int, *, why: Why) -> BranchRecord | None:
-    """Close the staging token unless it is empty, and return the record: its sealed tokens are what can be built.
+    """Seal the staging token unless it is empty; return the record, whose sealed tokens can be built.
 
-    None if the branch is gone. What was acknowledged before is in the sealed tokens.
+    None if the branch is deleted. All writes acknowledged before are in the sealed tokens.
     """
 
     def sealed(record: BranchRecord | None, token: str) -> BranchUpdate | BranchRecord | Refusal:
@@ -90,7 +90,7 @@ def first_record(branch: Branch) -> None:
 
 
 def drop_record(branch_id: int) -> None:
-    """Delete a branch; its tokens are retired. Call it in a transaction."""
+    """Delete a branch and retire its tokens. Call it in a transaction."""
     Branch.objects.filter(pk=branch_id).delete()
     BranchToken.objects.filter(branch_id=branch_id).exclude(state=TokenState.RETIRED).update(
         state=TokenState.RETIRED, retired_ms=clock_ms()
@@ -117,7 +117,7 @@ def _write(branch_id: int, before: BranchRecord, moved: BranchUpdate, why: Why) 
 
 
 def _put_in_order(branch_id: int, tokens: Sequence[str], why: Why, at_ms: int) -> None:
-    """Give the tokens (newest first) positions that ascend from the last, and insert or take up those that are new."""
+    """Assign ascending positions after the last one to the tokens (newest first), and insert or adopt new ones."""
     known = {
         str(pk): (position, state)
         for pk, position, state in BranchToken.objects.filter(pk__in=map(int, tokens)).values_list(

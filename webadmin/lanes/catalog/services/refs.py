@@ -1,7 +1,7 @@
-"""From a reference to a commit: the name of a branch or tag, a commit id or its beginning, and steps back from there.
+"""Resolve references to commits: names of branches and tags, commit ids or their prefixes, with ancestor suffixes.
 
-``main`` is the branch with what is staged on it, ``main@`` its last commit; ``~3`` goes back along first parents, ``^``
-to the first parent, ``^2`` to the second.
+``main`` is the branch with its staged rows, ``main@`` its head commit; ``~3`` follows first parents, ``^`` is the first
+parent, ``^2`` the second.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ STEPS_MAX = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A commit, and the branch if the reference was no more than its name: then its staged changes are meant, too."""
+    """A commit, and the branch if the reference was just its name: then staged changes are included."""
 
     commit: Commit
     branch: Branch | None = None
 
 
 def resolve(repository: Repository, ref: str) -> Resolved:
-    """Return what a reference means. Raises RefRefused, RefMissing."""
+    """Resolve a reference. Raises RefRefused, RefMissing."""
     parts = _REF.fullmatch(ref) if len(ref) <= REF_MAX and ref.isprintable() else None
     if parts is None:
         raise RefRefused(f"{ref[:TOLD]!r} is no reference: a branch, tag or commit, then steps like ~2 or ^")
@@ -44,7 +44,7 @@ def resolve(repository: Repository, ref: str) -> Resolved:
 
 
 def commit_at(repository: Repository, ref: str) -> Commit:
-    """Return the commit of a reference; of a branch that is its last one. Raises RefRefused, RefMissing."""
+    """Return the commit of a reference; the head for a branch. Raises RefRefused, RefMissing."""
     return resolve(repository, ref).commit
 
 
@@ -56,7 +56,7 @@ def _named(repository: Repository, name: str, ref: str) -> Resolved:
     if tag is not None:
         return Resolved(find_commit(repository, tag.commit_id))
     if _ID_PREFIX.fullmatch(name):
-        # Ids have no byte above "f", so those that begin like this are one stretch.
+        # Ids contain no byte above "f", so a prefix is one range of the index.
         ids = Commit.objects.filter(repository=repository, commit_id__gte=name, commit_id__lt=name + "g")
         found = list(ids.order_by("commit_id")[:2])
         if len(found) == 2:

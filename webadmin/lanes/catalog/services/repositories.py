@@ -1,4 +1,4 @@
-"""Repositories: a tenant's catalogs, each with a place of its own in the object store."""
+"""Repositories: a tenant's catalogs, each with its own folder in the object store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FIRST_MESSAGE = "Repository created"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRepository:
-    """A repository to be created. ``storage_namespace`` names its place towards clients; no two have the same."""
+    """A repository to be created. ``storage_namespace`` is the clients' name for its location and is unique."""
 
     tenant: str
     name: str
@@ -73,7 +73,7 @@ def create_repository(new: NewRepository, *, order: Order) -> Repository:
         with transaction.atomic():
             intern_tenants([new.tenant])
             repository.save()
-            # The only object that is written inside a transaction: without it there is nothing to begin with.
+            # The only write to the store inside a transaction: a repository cannot exist without its first state.
             empty, _ = files_of(repository).write_metarange([])
             commit = make_commit(repository, NewCommit(committer=order.actor, message=FIRST_MESSAGE), empty.id, ())
             keep_commit(commit)
@@ -100,8 +100,9 @@ def create_repository(new: NewRepository, *, order: Order) -> Repository:
 
 
 def delete_repository(repository: Repository, *, order: Order, force: bool = False) -> None:
-    """Make a repository unreachable; one that is deleted already is left alone. It can be restored for
-    ``CATALOG_REPOSITORY_GRACE_SECONDS``; then its rows and files are deleted.
+    """Delete a repository; no effect if it is already deleted.
+
+    It can be restored for ``CATALOG_REPOSITORY_GRACE_SECONDS``; then its rows and files are deleted.
 
     Raises RepositoryReadOnly for a read-only one without ``force``.
     """
@@ -121,9 +122,9 @@ def delete_repository(repository: Repository, *, order: Order, force: bool = Fal
 
 
 def restore_repository(repository: Repository, *, order: Order) -> None:
-    """Make a deleted repository reachable again, as it was. A dry run raises what it would.
+    """Restore a deleted repository unchanged. A dry run raises the same errors.
 
-    Raises RepositoryMissing if there is nothing to restore, RepositoryExists if its name or place is taken by now.
+    Raises RepositoryMissing if there is nothing to restore, RepositoryExists if its name or namespace is in use again.
     """
     refused = RepositoryExists(
         f"{repository.tenant} has another repository {repository.name!r}, or one in "
@@ -150,12 +151,12 @@ def restore_repository(repository: Repository, *, order: Order) -> None:
 
 
 def begin_removal(repository: Repository) -> bool:
-    """Say whether the rows and files of a deleted repository may go: its grace is over. It is not restored then."""
+    """Return whether the grace period of a deleted repository is over; from then on it cannot be restored."""
     return bool(_removable(repository).update(state=RepositoryState.DELETING))
 
 
 def is_removable(repository: Repository) -> bool:
-    """Say whether ``begin_removal`` would begin."""
+    """Return whether ``begin_removal`` would return True."""
     return _removable(repository).exists()
 
 
@@ -165,6 +166,6 @@ def _removable(repository: Repository) -> QuerySet[Repository]:
 
 
 def check_writable(repository: Repository) -> None:
-    """Raise RepositoryReadOnly if the repository takes no changes."""
+    """Raise RepositoryReadOnly if the repository is read-only."""
     if repository.is_read_only:
         raise RepositoryReadOnly(f"{repository.name} is read-only")

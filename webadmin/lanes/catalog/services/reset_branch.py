@@ -1,4 +1,4 @@
-"""Takes uncommitted changes back: all of a branch, those of a prefix, those of a key."""
+"""Drop uncommitted changes: all of a branch, those of a prefix, or those of a key."""
 
 from __future__ import annotations
 
@@ -54,10 +54,9 @@ def reset_branch(repository: Repository, branch_name: str, *, order: Order) -> N
 
 
 def reset_prefix(repository: Repository, branch_name: str, prefix: bytes, *, order: Order) -> None:
-    """Take back the uncommitted changes of all keys that begin with a prefix; others stay.
+    """Drop the uncommitted changes of all keys with a prefix; others stay.
 
-    What undoes them is written to a token of its own, which is laid over the sealed ones. Raises BranchMissing,
-    BranchBusy.
+    The inverse changes are written to a separate token above the sealed ones. Raises BranchMissing, BranchBusy.
     """
     check_allowed(repository, branch_name, Blocked.STAGING_WRITE)
     branch = find_branch(repository, branch_name)
@@ -71,14 +70,14 @@ def reset_prefix(repository: Repository, branch_name: str, prefix: bytes, *, ord
                 record, token, build, lambda: _audit(repository, branch_name, prefix, order)
             ):
                 return
-        # Nothing to undo, if what was read is what the layers still are.
+        # There is nothing to undo if the layers are still those that were read.
         if token is None and is_write_valid(write_ticket(record), read_record(branch.pk), decides=True):
             return
     raise BranchBusy(f"others changed {branch_name} in each of {TRIES} tries")
 
 
 def reset_key(repository: Repository, branch_name: str, key: bytes) -> None:
-    """Take back the uncommitted change of a key, if there is one. Raises BranchMissing, BranchBusy, InvalidEntryKey."""
+    """Drop the uncommitted change of a key, if there is one. Raises BranchMissing, BranchBusy, InvalidEntryKey."""
     check_key(key)
     check_allowed(repository, branch_name, Blocked.STAGING_WRITE)
     for _ in range(TRIES):
@@ -95,7 +94,7 @@ def reset_key(repository: Repository, branch_name: str, key: bytes) -> None:
 
 
 def _lay_over(record: BranchRecord, token: int, build: Build, audit: Callable[[], None]) -> bool:
-    """Lay a token over the sealed ones, if they are still those that were read and its rows are all there."""
+    """Put a token above the sealed ones, if these are still those that were read and all its rows exist."""
     basis = base_version_of(record)
 
     def decide(found: BranchRecord | None, _: str) -> BranchUpdate | Refusal:
@@ -112,9 +111,10 @@ def _lay_over(record: BranchRecord, token: int, build: Build, audit: Callable[[]
 
 
 def _write_undoing(repository: Repository, record: BranchRecord, prefix: bytes, build: Build) -> int | None:
-    """Write the rows that undo the sealed changes of a prefix to a token that no record names yet; None if none do.
+    """Write the inverse of the sealed changes of a prefix to a token that no record names yet; None if there are none.
 
-    It counts as retired until then, but for the build that names it: if we die here its rows are swept like others.
+    Until then the token counts as retired but is protected by the build that names it: after a crash its rows are
+    swept.
     """
     at_ms = clock_ms()
     uid, token = int(record.uid), None

@@ -1,5 +1,4 @@
-"""One round of the sensor: it weighs every branch on which something was counted, keeps what it says, and begins
-compactions."""
+"""One round of the sensor: evaluate every branch with counted writes, save the decisions, begin compactions."""
 
 from __future__ import annotations
 
@@ -25,12 +24,12 @@ from webadmin.schedule.services.operation import Order
 log = logging.getLogger(__name__)
 
 TOKENS_COUNTED_MAX = 50
-"""Sealed tokens whose rows one round counts; each is counted once."""
+"""Maximum number of sealed tokens whose rows are counted in one round; each is counted once."""
 
 
 @dataclass(slots=True)
 class SenseReport:
-    """Branches that were weighed, those whose compaction was begun, and those whose was not, with the error."""
+    """Number of evaluated branches, the compactions begun, and the branches where that failed, with the error."""
 
     weighed: int = 0
     begun: list[str] = field(default_factory=list)
@@ -41,7 +40,7 @@ class SenseReport:
 
 
 def sense_branches() -> SenseReport:
-    """End what is over, weigh what was counted, and begin what fires. One branch in trouble stops none."""
+    """End finished compactions, evaluate branches, begin compactions. An error in one branch does not stop others."""
     report = SenseReport(abandoned=end_abandoned(), lost=end_lost(), evicted=note_failed())
     count_tokens()
     watched: dict[Repository, list[WatchedBranch]] = {}
@@ -78,25 +77,25 @@ def _act(branches: Sequence[WatchedBranch], decisions: Sequence[Decision], repor
             begin_compaction(one.branch, cause=order.why, order=order, is_ordered=not decision.fires)
             report.begun.append(name)
         except BranchBusy:
-            continue  # another sensor was quicker
+            continue  # a concurrent sensor counted it
         except LithifyError as error:
             report.failed[name] = str(error)
             log.warning("compaction_not_begun branch=%s error=%s", name, error)
 
 
 def _order_of(one: WatchedBranch, decision: Decision) -> Order | None:
-    """Return whose wish it is that the branch is compacted now: the sensor's, an operator's, or nobody's."""
+    """Return the actor and reason of a compaction to begin now: sensor, operator, or None."""
     if one.watch is not None and one.watch.ordered_by and not one.load.is_running:
         return Order(actor=one.watch.ordered_by, why=one.watch.ordered_why)
     return Order(actor=ACTOR, why=decision.reason) if decision.fires else None
 
 
 def _keep(one: WatchedBranch, decision: Decision) -> None:
-    """Keep what the sensor says, if it says something else than before."""
+    """Save the sensor's decision if it changed."""
     signals = Decision(branch="", held=Held.FIRES, is_wanted=True, signals=decision.signals).reason
     told = {
         "is_wanted": decision.is_wanted,
-        # A branch of which nothing is left to say is not looked at again until something is counted on it.
+        # A branch without signals is not evaluated again until something is counted on it.
         "held": "" if decision.held is Held.QUIET and not decision.signals else decision.held.value,
         "reason": signals[:REASON_MAX],
         "severity": decision.severity,

@@ -1,8 +1,8 @@
-"""Reads the staged rows of a branch as the engine asks for them, and makes one layer of all sealed ones.
+"""Read the staged rows of a branch for the engine, and merge all sealed tokens into one layer.
 
-Rows of all tokens lie together in the order of keys, so that each question is one query (or one for some thousand
-rows), however many tokens there are. ``one_snapshot`` around record and rows makes both of one moment: then nothing
-that others move meanwhile can be missed, and nobody has to look at the epoch.
+Rows of all tokens are stored in key order, so each read is one query (or one for some thousand rows), however many
+tokens there are. ``one_snapshot`` around record and rows reads both in one snapshot: concurrent changes cannot hide
+rows, and no check of the epoch is needed.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _COLUMNS = ("key", "token_id", "generation", "identity", "payload")
 
 
 class DatabaseRows:
-    """The rows of some tokens (newest first) of a branch. What the database raises passes through."""
+    """The rows of some tokens (newest first) of a branch. Database errors are not caught."""
 
     def __init__(self, branch_id: int, tokens: Iterable[str]) -> None:
         self._branch_id = branch_id
         self._layers = {int(token): number for number, token in enumerate(tokens)}
 
     def of_key(self, key: bytes) -> Sequence[LayerRow]:
-        """Return the rows of a key: one query."""
+        """Return the rows of a key; one query."""
         return self.of_keys([key]).get(key, ())
 
     def of_keys(self, keys: Collection[bytes]) -> dict[bytes, list[LayerRow]]:
-        """Return the rows of several keys (at least one): one query."""
+        """Return the rows of several keys (at least one); one query."""
         wanted, values = among(StagedEntry, "key", keys)
         found: dict[bytes, list[LayerRow]] = {}
         for row in self._layered(
@@ -51,7 +51,7 @@ class DatabaseRows:
         return found
 
     def scan(self, start: bytes, end: bytes | None) -> Iterator[LayerRow]:
-        """Yield rows by key and layer, some thousand to a query."""
+        """Yield rows by key and layer, some thousand per query."""
         if not self._layers:
             return
         for _, rows in groupby(self._layered(self._read(start, end)), key=itemgetter(0)):
@@ -59,7 +59,7 @@ class DatabaseRows:
             yield from group if len(group) == 1 else sorted(group, key=itemgetter(1))
 
     def intervals(self) -> Sequence[LayerInterval]:
-        """Return all interval tombstones: one query."""
+        """Return all interval tombstones; one query."""
         rows = read_rows(StagedInterval, ("token_id", "start", "end"), "WHERE branch_id = %s", [self._branch_id])
         return [
             LayerInterval(layer, IntervalTombstone(start, end, HIDES_ALL))
@@ -68,7 +68,7 @@ class DatabaseRows:
         ]
 
     def _layered(self, rows: Iterable[tuple[bytes, int, int, bytes, bytes]]) -> Iterator[LayerRow]:
-        """Leave out what belongs to tokens that the record does not name."""
+        """Skip rows of tokens that the record does not name."""
         for key, token, generation, identity, payload in rows:
             layer = self._layers.get(token)
             if layer is not None:
@@ -88,12 +88,12 @@ class DatabaseRows:
 
 
 def overlay_of(record: BranchRecord, tokens: Sequence[str] | None = None) -> Overlay:
-    """Return what the tokens of a record (all, if none are given) say."""
+    """Return the overlay of the tokens of a record (default: all)."""
     return Overlay(DatabaseRows(int(record.uid), record.tokens if tokens is None else tokens))
 
 
 def metarange_of_commit(repository: Repository, commit_id: str) -> str:
-    """Return the metarange of a commit that is there."""
+    """Return the metarange of an existing commit."""
     found = Commit.objects.filter(repository=repository, commit_id=commit_id)
     return found.values_list("metarange", flat=True).get()
 
@@ -104,15 +104,15 @@ def base_of(repository: Repository, basis: BaseVersion | BranchRecord) -> str:
 
 
 def view_of(repository: Repository, record: BranchRecord) -> View:
-    """Return what is visible on a branch; use it in the ``one_snapshot`` that the record was read in."""
+    """Return the visible state of a branch; use it in the ``one_snapshot`` in which the record was read."""
     return View(reader_of(repository, base_of(repository, record)), overlay_of(record))
 
 
 @contextmanager
 def basis_layer(basis: BaseVersion) -> Iterator[Layer | None]:
-    """Give the sealed rows of a basis as one layer, spooled to disk where there are many; None if there are none.
+    """Yield the sealed rows of a base version as one layer, spooled to disk above a limit; None if there are none.
 
-    Commits and compactions are built from it: the same files, whoever makes them.
+    Commits and compactions build from it, so both create the same files.
     """
     with ExitStack() as stack:
         with one_snapshot():

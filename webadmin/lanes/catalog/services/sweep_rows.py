@@ -1,4 +1,4 @@
-"""Deletes rows that nothing names: of retired tokens, of builds whose process died, of deleted repositories."""
+"""Delete unreferenced rows: of retired tokens, of builds whose process died, of deleted repositories."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ log = logging.getLogger(__name__)
 
 ROWS_AT_ONCE = 10_000
 OBJECTS_PER_POSITION = 500
-"""So many are deleted before the position of the log is compared again."""
+"""Number of deletions between two checks of the log's position."""
 ROWS_A_ROUND = 2_000_000
-"""After so many, others of the same process have their turn."""
+"""Number of deleted rows after which other tasks of the same process run."""
 ROWS_TIDIED = 50_000
-"""So many deleted rows are still felt by who reads across them, until the database has let go of them."""
+"""Number of deleted rows after which the table is vacuumed: dead rows slow down scans."""
 BUILD_SILENT_MS = 15 * 60_000
-"""A build that was not heard of for so long has died with its process. If it has not, it is refused and made again."""
+"""Age of the last heartbeat after which a build counts as dead. If it is still running, its publication is refused."""
 _DELETE_ROWS = (
     f"DELETE FROM {StagedEntry._meta.db_table} WHERE branch_id = %s AND token_id = %s AND key IN "  # noqa: S608
     f"(SELECT key FROM {StagedEntry._meta.db_table} WHERE token_id = %s LIMIT {ROWS_AT_ONCE})"
@@ -44,7 +44,7 @@ _DELETE_ROWS = (
 
 
 def sweep_tokens(repository: Repository, *, before_ms: int, is_dry_run: bool = False) -> int:
-    """Delete the rows of tokens that were retired before then and that no build rests on; return how many."""
+    """Delete the rows of tokens retired before ``before_ms`` that no build uses; return how many."""
     retired, named = _retired(BranchToken.objects.filter(repository_id=repository.pk))
     going = tokens_to_sweep(
         (RetiredToken(token, at_ms / 1000) for token, (_, at_ms) in retired.items()), named, before=before_ms / 1000
@@ -55,10 +55,10 @@ def sweep_tokens(repository: Repository, *, before_ms: int, is_dry_run: bool = F
 
 
 def sweep_retired_rows() -> int:
-    """Delete the rows of retired tokens that no build rests on, at once: listings walk over them. Return how many.
+    """Delete the rows of retired tokens that no build uses at once, since listings scan them; return how many.
 
-    Nobody misses them: who reads does so in one moment, and who decides by reading looks at the epoch. The tokens stay
-    for their grace, for rows of writers that were late.
+    No reader needs them: reads use one snapshot, and writes decided by reading check the epoch. The tokens stay for
+    their grace period, for rows of late writers.
     """
     rows, intervals = (model.objects.filter(token_id=OuterRef("pk")) for model in (StagedEntry, StagedInterval))
     retired, named = _retired(BranchToken.objects.filter(Exists(rows) | Exists(intervals)))
@@ -72,9 +72,10 @@ def sweep_retired_rows() -> int:
 
 
 def _retired(tokens: QuerySet[BranchToken]) -> tuple[dict[str, tuple[int, int]], set[str]]:
-    """Return those that are retired, with branch and time, and all that builds rest on or lay over others.
+    """Return the retired tokens with branch and time, and all tokens that builds use or add.
 
-    In one moment: a token that is to be laid over others counts as retired, and is named from its first row on.
+    Both are read in one snapshot: a token that is to be added to a branch counts as retired, and its build names it
+    before its first row.
     """
     with one_snapshot():
         found = tokens.filter(state=TokenState.RETIRED).values_list("pk", "branch_id", "retired_ms")
@@ -91,7 +92,7 @@ def _sweep_token(token: int, branch_id: int) -> int:
 
 
 def _delete_rows(token: int, branch_id: int) -> int:
-    """Delete the rows of a token, some thousand at a time: others write meanwhile."""
+    """Delete the rows of a token, some thousand at a time, so that concurrent writes are not blocked."""
     count = 0
     while True:
         with transaction.atomic(), connection.cursor() as cursor:
@@ -105,7 +106,7 @@ def _delete_rows(token: int, branch_id: int) -> int:
 
 
 def sweep_builds() -> int:
-    """Delete the rows of builds whose process has died; return how many. A compaction's goes with the compaction."""
+    """Delete the rows of builds whose process died, except those of compactions; return how many."""
     own = Compaction.objects.filter(state=CompactionState.OPEN).values("build_id")
     dead = Build.objects.filter(heartbeat_ms__lt=clock_ms() - BUILD_SILENT_MS).exclude(kind=Why.COMPACTION, pk__in=own)
     count, _ = dead.delete()
@@ -113,7 +114,7 @@ def sweep_builds() -> int:
 
 
 def sweep_repository(repository: Repository) -> int:
-    """Delete all of a repository that nobody reaches any more; return how many objects went. Safe to do again.
+    """Delete all rows and files of a deleted repository; return the number of deleted objects. Safe to repeat.
 
     Raises StorageError, and LogBehind if the database went back in time meanwhile.
     """
@@ -125,7 +126,7 @@ def sweep_repository(repository: Repository) -> int:
         store.delete(info.key)
         count += 1
     if Build.objects.filter(repository_id=repository.pk).exists():
-        return count  # what it still puts is deleted by the next round
+        return count  # files that a running build still writes are deleted by the next round
     for token, branch_id in list(
         BranchToken.objects.filter(repository_id=repository.pk).values_list("pk", "branch_id")
     ):

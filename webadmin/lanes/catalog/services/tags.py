@@ -1,4 +1,4 @@
-"""Tags: names for commits."""
+"""Create, list and delete tags."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def list_tags(
 
 
 def create_tag(repository: Repository, name: str, ref: str, *, order: Order) -> Tag:
-    """Name a commit. Raises NameRefused, RefMissing, RefRefused, TagExists."""
+    """Create a tag at a commit. Raises NameRefused, RefMissing, RefRefused, TagExists."""
     check_writable(repository)
     check_tag_name(name)
     commit = commit_at(repository, ref)
@@ -48,7 +48,7 @@ def create_tag(repository: Repository, name: str, ref: str, *, order: Order) -> 
 
 
 def delete_tag(repository: Repository, name: str, *, order: Order) -> None:
-    """Forget a name; its commit stays. Raises TagMissing."""
+    """Delete a tag; its commit stays. Raises TagMissing."""
     check_writable(repository)
     tag = find_tag(repository, name)
     with transaction.atomic():

@@ -1,8 +1,9 @@
-"""Writes entries to a branch: values, conditional values, deletions of keys and of whole prefixes.
+"""Write entries to a branch: values, conditional values, deletions of keys and of whole prefixes.
 
-Nothing is locked. A write goes to the staging token, and counts if the branch says afterwards what it said before: its
-staging token is the same; for what was decided by reading below (deletions, conditions) its epoch is the same, too.
-Else it is done again. A write that was refused in the end may still be seen. Writers of an entry wait for nobody.
+Writes use optimistic concurrency without locks. A write goes to the staging token and is valid if a second read of the
+branch returns the same staging token; a write decided by reading lower layers (deletions, conditions) also needs the
+same epoch. Otherwise it is tried again. A write that is refused in the end may still become visible. Writers of single
+entries never block.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from webadmin.lanes.catalog.states import Why
 from webadmin.schedule.services.operation import Order
 
 TRIES = 3
-"""Tries of a value that is just put: only a change of the staging token takes one."""
+"""Tries of an unconditional write: only a change of the staging token causes a retry."""
 DECIDING_TRIES = 10
-"""Tries of what is decided by reading: each commit and compaction that is published takes one."""
+"""Tries of a write decided by reading: each published commit or compaction causes a retry."""
 KEYS_MAX = 1000
 
 _KEYS = ("branch_id", "key", "token_id")
@@ -53,13 +54,15 @@ _PUT = (
 )
 
 Condition = Callable[[Entry | None], bool]
-"""Says of what is visible of a key (None: nothing) whether it may be replaced."""
+"""Returns whether the visible entry of a key (None: none) may be replaced."""
 
 
 @dataclass(slots=True)
 class WrittenRows:
-    """How many rows of one write may be in tokens, of one that was refused or failed, too. While it is not zero, a
-    commit may hold the value."""
+    """Number of rows of one write that may exist in tokens, including those of refused and failed tries.
+
+    While it is not zero, a commit may contain the value.
+    """
 
     count: int = 0
 
@@ -74,8 +77,10 @@ def put_entry(
     if_match: str | None = None,
     written: WrittenRows | None = None,
 ) -> Entry:
-    """Stage a value; ``if_match`` is the checksum of what it may replace. ``written`` counts the rows that may
-    hold the value, also after an error: while there are any, the value's object must stay.
+    """Stage a value; ``if_match`` is the checksum of the entry that it may replace.
+
+    ``written`` counts the rows that may contain the value, also after an error: while there are any, the value's object
+    must be kept.
 
     Raises InvalidEntryKey, InvalidRecord, BranchMissing, RepositoryReadOnly, BranchProtected, PreconditionFailed,
     BranchBusy.
@@ -105,7 +110,7 @@ def put_entry(
 
 
 def put_entries(repository: Repository, branch_name: str, entries: Iterable[Entry]) -> None:
-    """Stage many values (the last of each key), a thousand to a statement. Raises what ``put_entry`` raises."""
+    """Stage many values (the last of each key), a thousand per statement. Raises the errors of ``put_entry``."""
     rows = {entry.key: entry for entry in entries}
     _check_entries(repository, branch_name, rows.values())
     listed = list(rows.values())
@@ -116,7 +121,7 @@ def put_entries(repository: Repository, branch_name: str, entries: Iterable[Entr
 def put_if(
     repository: Repository, branch_name: str, entry: Entry, condition: Condition, *, written: WrittenRows | None = None
 ) -> Entry:
-    """Stage a value if the condition holds of what is visible. Raises what ``put_entry`` raises."""
+    """Stage a value if the condition holds for the visible entry. Raises the errors of ``put_entry``."""
     _check_entries(repository, branch_name, [entry])
     written = written or WrittenRows()
     own: _OwnRow | None = None
@@ -140,12 +145,12 @@ def put_if(
 
 
 def delete_entry(repository: Repository, branch_name: str, key: bytes) -> None:
-    """Delete a key; one that is not there is deleted already. Raises what ``put_entry`` raises."""
+    """Delete a key; a missing one is no error. Raises the errors of ``put_entry``."""
     delete_entries(repository, branch_name, [key])
 
 
 def delete_entries(repository: Repository, branch_name: str, keys: Iterable[bytes]) -> None:
-    """Delete up to a thousand keys: a tombstone for each of which anything is known. Raises TooManyKeys as well."""
+    """Delete up to a thousand keys, with a tombstone for each key that needs one. Raises TooManyKeys as well."""
     wanted = sorted(set(keys))
     if len(wanted) > KEYS_MAX:
         raise TooManyKeys(f"{len(wanted)} keys to delete; {KEYS_MAX} are allowed at once")
@@ -162,9 +167,9 @@ def delete_entries(repository: Repository, branch_name: str, keys: Iterable[byte
 
 
 def delete_prefix(repository: Repository, branch_name: str, prefix: bytes, *, order: Order) -> None:
-    """Delete all keys that begin with a prefix (all, if it is empty), with one interval tombstone.
+    """Delete all keys with a prefix (all keys if it is empty), with one interval tombstone.
 
-    The staging token is sealed with it, so that writers that had begun write again, behind it.
+    The staging token is sealed with it, so that concurrent writers retry into the next token.
     """
     check_allowed(repository, branch_name, Blocked.STAGING_WRITE)
     branch = find_branch(repository, branch_name)
@@ -184,7 +189,7 @@ def delete_prefix(repository: Repository, branch_name: str, prefix: bytes, *, or
 
 
 def write_rows(record: BranchRecord, rows: Sequence[Entry]) -> bool:
-    """Stage rows (tombstones have no identity) in a record's staging token; False if it is not that any more."""
+    """Stage rows (tombstones have no identity) in a record's staging token; return False if that has changed."""
     uid, token, at_ms = int(record.uid), int(record.staging), clock_ms()
     values = [(uid, row.key, token, row.identity, row.payload, 1, at_ms) for row in rows]
     written = put_rows(
@@ -206,7 +211,7 @@ def _write_batch(
 
 
 def _holds(repository: Repository, branch_name: str, ticket: WriteTicket, *, decides: bool) -> bool:
-    """Look at the branch again; a write to one that is gone is lost with it."""
+    """Read the branch again and return whether the write is valid; False if the branch was deleted."""
     record = read_record(int(ticket.uid))
     if record is None and record_named(repository.pk, branch_name) is None:
         raise BranchMissing(f"{missing(repository, branch_name)} any more: it was deleted meanwhile")
@@ -231,7 +236,7 @@ def _checksum(entry: Entry | None) -> str | None:
 
 
 class _Reading:
-    """What some keys are on a branch, in the layers of one record: two queries, and what the base says."""
+    """The values of some keys on a branch, in the layers of one record; two queries plus the base."""
 
     def __init__(self, repository: Repository, record: BranchRecord, keys: Sequence[bytes]) -> None:
         staged = DatabaseRows(int(record.uid), record.tokens)
@@ -242,7 +247,7 @@ class _Reading:
         self.view = View(self._reader, Overlay(self))
 
     def get(self, key: bytes) -> Entry | None:
-        """Return what is visible."""
+        """Return the visible entry."""
         return self.view.get(key)
 
     def of_key(self, key: bytes) -> Sequence[LayerRow]:
@@ -255,14 +260,14 @@ class _Reading:
         return self._intervals
 
     def has(self, own: _OwnRow, *, in_staging: bool = False) -> bool:
-        """Say whether a row that we wrote is still there as we wrote it."""
+        """Return whether a row of this write still exists unchanged."""
         return (not in_staging or own.token == self._record.staging) and any(
             own.token == self._record.tokens[row.layer] and row.generation == own.generation
             for row in self.of_key(own.key)
         )
 
     def without(self, own: _OwnRow) -> _Reading:
-        """Return what would be visible if we had not written: our own row does not stand in our way."""
+        """Return the reading without our own row, which must not affect our own condition."""
         if not self.has(own):
             return self
         other: _Reading = object.__new__(_Reading)
@@ -277,7 +282,7 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class _OwnRow:
-    """A row that a conditional write has put, and what was in its place."""
+    """A row of a conditional write, and the row it replaced."""
 
     key: bytes
     branch_id: int
@@ -286,10 +291,10 @@ class _OwnRow:
     replaced: LayerRow | None
 
     def take_back(self) -> bool:
-        """Delete the row, if nobody has written over it and its token is still the staging token; say whether.
+        """Delete the row if it is unchanged and its token is still the staging token; return whether it was deleted.
 
-        One statement, which no seal can overtake: what is in a sealed token is in a commit, or will be. A row that has
-        replaced another stays: as long as that is in the staging token, what it decided cannot be undone by others.
+        One statement, so that a seal cannot come between: rows of a sealed token are or will be in a commit. A row that
+        replaced another one stays: while it is in the staging token, concurrent writers cannot undo its condition.
         """
         if self.replaced is not None:
             return False
@@ -300,7 +305,7 @@ class _OwnRow:
 
 
 def _replace(record: BranchRecord, reading: _Reading, entry: Entry) -> _OwnRow | None:
-    """Write a value where nobody has written since it was read; None if somebody has, or the token is closed."""
+    """Write a value if the key is unchanged since it was read; None if it changed or the token is sealed."""
     uid, token, at_ms = int(record.uid), int(record.staging), clock_ms()
     held = next((row for row in reading.of_key(entry.key) if row.layer == 0), None)
     if held is None:

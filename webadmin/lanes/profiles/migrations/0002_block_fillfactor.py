@@ -1,7 +1,7 @@
 """Leave half of each page of blocks free on PostgreSQL.
 
-The next version of a row then fits into the same page: it is logged without the bytes that stay, and no index is
-written unless one of its columns changes.
+The next version of a row then fits into the same page: unchanged bytes are not logged, and no index is written unless
+one of its columns changes.
 """
 
 from django.apps.registry import Apps

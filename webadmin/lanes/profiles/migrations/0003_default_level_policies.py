@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-PROFILE_LEVELS = [  # level, blocks at most, age of the oldest in seconds
+PROFILE_LEVELS = [  # level, maximum blocks, age of the oldest in seconds
     (0, 20, 36),
     (1, 10, 720),
     (2, 10, 10_800),

@@ -1,1 +1,1 @@
-"""How profile blocks become jobs: level queues with their sums, level policies, and the planning of one poll."""
+"""Planning of profile blocks: level queues with their sums, level policies, and the plan of one poll."""

@@ -1,4 +1,4 @@
-"""What one command writes of profile blocks: taken by jobs, replaced by results; and the sums of their queues."""
+"""Writes of one command to profile blocks: assigned to jobs, replaced by results; and the sums of their queues."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from webadmin.schedule.tenant_shares import TenantKey
 
 
 class ProfilesWrite(LaneWrite):
-    """See the module. ``fronts`` and ``noticed`` are what a poll has read, None if it is no poll that writes."""
+    """The writes of one command. ``fronts`` and ``noticed`` were read by a poll; None for other commands."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class ProfilesWrite(LaneWrite):
 
     def take_sources(self, planned: Sequence[tuple[int, PlannedWork]]) -> None:
         parts = [(job_id, part) for job_id, plan in planned for part in _profile_job(plan).taken()]
-        # In one order, so that two polls with the same blocks never deadlock.
+        # In sorted order, so that two polls with the same blocks never deadlock.
         taken = sorted((block.id, part.queue_id, job_id) for job_id, part in parts for block in part.blocks)
         for _, part in parts:
             self.changes.add(part.queue_id, -len(part.blocks), -sum(block.size_bytes for block in part.blocks))
@@ -75,14 +75,14 @@ class ProfilesWrite(LaneWrite):
         replace_blocks(
             swaps,
             prepared,
-            # The registrations say which delete requests their merges knew: none for having come at this moment.
+            # The registrations record which delete requests their merges applied; the moment adds none.
             InsertMoment(command_index=moment.command_index, command_time_ms=moment.command_time_ms, masks_applied=0),
             eligible_at_ms=moment.eligible_at_ms,
             changes=self.changes,
         )
 
     def finish(self, now_ms: int) -> None:
-        """Bring the sums of the queues up to date; if a poll writes, queues that lost blocks were served."""
+        """Update the sums of the queues; in a poll, queues that lost blocks were served."""
         noticed, taken = self._noticed or {}, frozenset(self._taken)
         turned = settle_queues(
             self.changes,
@@ -96,7 +96,7 @@ class ProfilesWrite(LaneWrite):
 
 
 def queue_changes(run: Operation) -> QueueChanges:
-    """Return where an operation notes which blocks enter or leave level queues."""
+    """Return the object that collects an operation's changes of level queues."""
     write = lane_write(run, KIND)
     assert isinstance(write, ProfilesWrite)
     return write.changes

@@ -1,6 +1,6 @@
-"""When the blocks of a level make a job, for everybody or for one tenant: the nearest row wins.
+"""When the blocks of a level make a job: a tenant's row takes precedence over the default row.
 
-The rows of everybody are few and read at once; those of tenants are read for the tenants that matter, and kept.
+The default rows are few and read at once; rows of tenants are read on demand and cached.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ COLUMNS = tuple(field.attname for field in models.LevelPolicy._meta.concrete_fie
 
 
 def ask_policies(tenants: Iterable[str]) -> Callable[[], list[tuple[Any, ...]]]:
-    """Ask for the rows of these tenants."""
+    """Query the rows of these tenants."""
     wanted, values = among(models.LevelPolicy, "tenant", sorted(tenants))
     return ask_rows(models.LevelPolicy, COLUMNS, f"WHERE {wanted}", values)
 
 
 class LevelPolicies:
-    """The policies as far as they were asked for. ``rows`` are those of everybody, if they are known already;
-    ``has_others`` says whether tenants may have some of their own."""
+    """The policies read so far.
+
+    ``rows`` are the default ones if they were read already; ``has_others`` is whether tenants may have rows of their
+    own.
+    """
 
     def __init__(self, rows: Iterable[tuple[Any, ...]] | None = None, *, has_others: bool = True) -> None:
         self._rows: dict[tuple[str, str, int], LevelPolicy] = {}
@@ -36,7 +39,7 @@ class LevelPolicies:
             self._keep(rows)
 
     def load(self, tenants: Iterable[str]) -> None:
-        """Read the rows of those tenants that are not known yet; at most one query."""
+        """Read the rows of tenants that are not cached; at most one query."""
         missing = {EVERYBODY, *(tenants if self._has_others else ())} - self._known
         if missing:
             self._known |= missing

@@ -1,7 +1,7 @@
-"""Keeps the sums of level queues true to the blocks in them, so that a poll need not look at the blocks.
+"""Keep the sums of level queues consistent with their blocks, so that polls need not read the blocks.
 
-Whoever moves blocks in or out of queues collects the differences and settles them here, last in the transaction
-and in one order, which is why two of them never wait for each other in a circle.
+Code that moves blocks in or out of queues collects the differences and settles them here, last in the transaction and
+in sorted order, which prevents deadlocks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.planning.level_policies import LevelPolicies
 
 QUEUED_IN = "queue_id = %s AND state = 'queued'"
-"""The blocks of a queue, in the words of their partial index."""
+"""Condition for the blocks of a queue, matching their partial index."""
 KEYED = "lane = %s AND tenant = %s AND shard = %s AND level = %s"
 SUMS = (
     *("block_count", "byte_count", "oldest_arrival_ms", "newest_arrival_ms"),
@@ -38,13 +38,15 @@ SUMS = (
 )
 QUEUE_COLUMNS = tuple(field.attname for field in LevelQueue._meta.concrete_fields)
 FrontRow = tuple[int, int]
-"""When a block arrived, and its size."""
+"""Arrival time and size of a block."""
 
 
 @dataclass(slots=True)
 class QueueChanges:
-    """How many blocks and bytes came (or left: negative) per queue id. ``fresh_ms`` is when new blocks arrived in the
-    queues that have only got some."""
+    """Changes of the block and byte counts (negative: blocks left) by queue id.
+
+    ``fresh_ms`` is the arrival time of new blocks in queues that only gained new ones.
+    """
 
     blocks: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     bytes: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
@@ -52,17 +54,17 @@ class QueueChanges:
     _moved: set[int] = field(default_factory=set)
 
     def add(self, queue_id: int, block_count: int, byte_count: int) -> None:
-        """Note that so much came into the queue."""
+        """Add to the changes of the queue."""
         self._moved.add(queue_id)
         self._count(queue_id, block_count, byte_count)
 
     def add_fresh(self, queue_id: int, byte_count: int, *, arrived_at_ms: int) -> None:
-        """Note that a new block came into the queue; those of one transaction all arrive at the same time."""
+        """Record a new block in the queue; those of one transaction all arrive at the same time."""
         self._fresh_ms[queue_id] = arrived_at_ms
         self._count(queue_id, 1, byte_count)
 
     def fresh_ms(self, queue_id: int) -> int | None:
-        """Return when the new blocks of a queue arrived, None if others left it or came back to it."""
+        """Return the arrival time of a queue's new blocks, None if other blocks left or returned to it."""
         return None if queue_id in self._moved else self._fresh_ms.get(queue_id)
 
     def _count(self, queue_id: int, block_count: int, byte_count: int) -> None:
@@ -71,12 +73,12 @@ class QueueChanges:
 
 
 def intern_queues(keys: Iterable[QueueKey]) -> dict[QueueKey, int]:
-    """Return the row ids of these queues, making those that are new."""
+    """Return the row ids of these queues, creating new ones."""
     return ask_queue_ids(keys)()
 
 
 def ask_queue_ids(keys: Iterable[QueueKey]) -> Callable[[], dict[QueueKey, int]]:
-    """Ask for the row ids of these queues; those that are new are made when the answer is taken."""
+    """Query the row ids of these queues; new ones are created when the result is read."""
     wanted = sorted(set(keys))
     asked = _ask_queue_ids(wanted)
 
@@ -95,9 +97,9 @@ def ask_queue_ids(keys: Iterable[QueueKey]) -> Callable[[], dict[QueueKey, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Front:
-    """The oldest blocks of a queue that a poll leaves in it (arrival, size), and its sums as the poll read them.
+    """The oldest blocks that a poll leaves in a queue (arrival, size), and the queue's sums as the poll read them.
 
-    They stay true until somebody changes the queue, which changes its sums, or the poll itself adds results to it.
+    They are valid until the queue is changed, which changes its sums, or until the poll itself adds results to it.
     """
 
     block_count: int
@@ -107,7 +109,7 @@ class Front:
     rows: Sequence[FrontRow]
 
     def is_true_of(self, queue: LevelQueue, change: int) -> bool:
-        """Say whether nobody has changed the queue since, and ``change`` is all that was taken by the poll."""
+        """Return whether the queue is unchanged except for ``change``, which the poll itself took."""
         sums = (queue.block_count, queue.byte_count, queue.newest_arrival_ms)
         return sums == (self.block_count, self.byte_count, self.newest_arrival_ms) and change == -self.taken_count
 
@@ -120,15 +122,16 @@ def settle_queues(
     noticed: Collection[int] = (),
     fronts: Mapping[int, Front] | None = None,
 ) -> set[tuple[str, str]]:
-    """Bring the sums of the changed queues up to date. Call it after the blocks were moved, in the same transaction.
+    """Update the sums of the changed queues. Call it after the blocks were moved, in the same transaction.
 
     ``served_at_ms``, ``noticed`` and ``fronts`` are for polls, which hold the head: jobs were made of the queues that
-    lost blocks, the noticed ones (by id) were found ready, and queues that are no longer ready are no longer noticed
-    either. ``fronts`` spare reading the blocks of queues that nobody else has changed. Returns lane and tenant of the
-    queues that became noticed or ceased to be.
+    lost blocks, the noticed ones (by id) were found ready, and queues that are no longer ready lose the mark.
+    ``fronts`` save reading the blocks of queues without concurrent changes. Returns lane and tenant of the queues whose
+    mark changed.
 
-    An empty queue is never noticed, or its tenant could sleep while nobody notices the blocks that come into it next:
-    not one that another poll has emptied since this one found it ready, nor one whose last blocks were removed.
+    An empty queue is never marked as noticed, or its tenant could become idle while the next blocks of the queue go
+    unnoticed: neither one that another poll has emptied since this one found it ready, nor one whose last blocks were
+    removed.
     """
     queues = _lock_queues({*changes.blocks, *noticed})
     policies.load(queue.tenant for queue in queues)
@@ -160,7 +163,7 @@ def settle_queues(
 
 
 def _lock_queues(ids: Collection[int]) -> list[LevelQueue]:
-    """Lock these queues, in the order of their row ids, and read them."""
+    """Lock these queues in the order of their row ids and return them."""
     if not ids:
         return []
     wanted, values = among(LevelQueue, "id", sorted(ids))
@@ -175,7 +178,7 @@ def _notice(queue_ids: Sequence[int]) -> None:
 
 
 def resettle_queues(rows: models.QuerySet[LevelQueue], policies: LevelPolicies) -> int:
-    """Work out anew since when these queues are ready, after their policy was changed; return how many there were."""
+    """Recompute the ready times of these queues after a change of their policy; return how many there were."""
     queues = list(locked(rows.filter(block_count__gt=0).order_by("id")))
     policies.load(queue.tenant for queue in queues)
     _summarise(queues, policies, {})
@@ -184,7 +187,7 @@ def resettle_queues(rows: models.QuerySet[LevelQueue], policies: LevelPolicies) 
 
 
 def _summarise(queues: Sequence[LevelQueue], policies: LevelPolicies, known: Mapping[int, Sequence[FrontRow]]) -> None:
-    """Work out the sums that are not counted on; ``known`` are the first blocks of queues that only lost some."""
+    """Recompute the sums that are not counters; ``known`` are the first blocks of queues that only lost some."""
     own = {queue.id: policies.of(queue.lane, queue.tenant, queue.level) for queue in queues}
     unknown = [queue for queue in queues if queue.id not in known]
     read = _first_blocks([(queue.id, own[queue.id].blocks_max) for queue in unknown])
@@ -197,8 +200,10 @@ def _summarise(queues: Sequence[LevelQueue], policies: LevelPolicies, known: Map
 
 
 def _summarise_grown(queue: LevelQueue, changes: QueueChanges, policies: LevelPolicies) -> bool:
-    """Work out the sums of a queue that has only got new blocks, behind all others, without a look at its blocks; False
-    if that is not enough. Its other sums are still those of before."""
+    """Recompute the sums of a queue that only gained new blocks behind all others, without reading its blocks.
+
+    Return False if that is not sufficient. Its other sums are still the previous ones.
+    """
     fresh_ms, added = changes.fresh_ms(queue.id), changes.blocks[queue.id]
     policy = policies.of(queue.lane, queue.tenant, queue.level)
     before = queue.block_count - added
@@ -207,11 +212,11 @@ def _summarise_grown(queue: LevelQueue, changes: QueueChanges, policies: LevelPo
     if queue.block_count <= policy.blocks_max:
         oldest_ms = queue.oldest_arrival_ms if before else None
         first_ms = fresh_ms if oldest_ms is None else oldest_ms
-        # Of the arrivals only the first and the last matter, of the sizes all together.
+        # Only the first and the last arrival matter, and the sum of the sizes.
         front = [(first_ms, queue.byte_count), *[(fresh_ms, 0)] * (queue.block_count - 1)]
         _summarise_one(queue, policy, front, fresh_ms)
         return True
-    # The blocks that fill the first job are the same, and no arrival behind them makes it ready earlier.
+    # The blocks of the first job are unchanged, and later arrivals do not make it ready earlier.
     if before >= policy.blocks_max:
         queue.newest_arrival_ms = fresh_ms
         return True
@@ -219,7 +224,7 @@ def _summarise_grown(queue: LevelQueue, changes: QueueChanges, policies: LevelPo
 
 
 def _summarise_one(queue: LevelQueue, policy: LevelPolicy, front: Sequence[FrontRow], newest_ms: int | None) -> None:
-    """Work out one queue's sums from its first blocks; the last arrival is asked for if those are not all."""
+    """Recompute one queue's sums from its first blocks; the last arrival is queried if those are not all."""
     queue.oldest_arrival_ms = queue.newest_arrival_ms = queue.ready_at_ms = queue.priority_ms = None
     if not front:
         return
@@ -241,7 +246,7 @@ def _summarise_one(queue: LevelQueue, policy: LevelPolicy, front: Sequence[Front
 
 
 def _first_blocks(counts: Sequence[tuple[int, int]]) -> dict[int, list[FrontRow]]:
-    """Return the first blocks in these queues, by queue id, up to so many each."""
+    """Return the first blocks of these queues by queue id, up to the given count for each."""
     columns = ("arrived_at_ms", "ulid", "size_bytes")
     found = first_rows(Block, columns, QUEUED_IN, "arrived_at_ms, ulid", [((id,), count) for id, count in counts])
     return {

@@ -27,8 +27,10 @@ WHERE lane = %s AND {{own}} AND is_awake <> {_HAS_NOTICED}
 
 
 def settle_awake(tenants: Collection[TenantKey]) -> None:
-    """Mark whether these tenants have noticed queues. One that wakes up starts at the lane's present virtual time:
-    having been idle earns nothing."""
+    """Mark whether these tenants have noticed queues.
+
+    A tenant that becomes active starts at the lane's present virtual time, so that it gains no credit for idle time.
+    """
     with quick_cursor() as cursor:
         for lane, names in _by_lane(tenants).items():
             own, values = among(TenantShare, "tenant", names)
@@ -38,7 +40,7 @@ def settle_awake(tenants: Collection[TenantKey]) -> None:
 def mark_tenants_idle(tenants: Iterable[TenantKey]) -> None:
     """Mark tenants idle until one of their queues is noticed again.
 
-    No entry in the log: it changes what polls look at first, not the plan.
+    No entry in the log: it changes what polls read first, not the plan.
     """
     with transaction.atomic(durable=True):
         take_head()

@@ -1,4 +1,4 @@
-"""Keep blocks that are past retention out of planning: they are dropped soon and not merged first.
+"""Exclude blocks that are past retention from planning: they are dropped soon and not merged first.
 
 Nothing is read while all blocks of a poll's queues are young: no rule keeps data for less than a day.
 """
@@ -19,15 +19,15 @@ from webadmin.lanes.profiles.services.retain import past_retention
 from webadmin.schedule.command_log import take_head
 
 YOUNG_MS = 24 * 3600 * 1000
-"""No block younger than this, by the time of its creation, is dropped for its age."""
+"""Blocks younger than this, by creation time, are never past retention."""
 BACKOFF_MS = 60_000
-"""After how long a queue is considered again that holds only blocks past retention."""
+"""Back-off of a queue that contains only blocks past retention, in milliseconds."""
 
 
 def past_retention_blocks(
     fronts: Sequence[QueueFront], *, wall_ms: int
 ) -> tuple[tuple[QueueFront, ...], tuple[int, ...]]:
-    """Return the fronts without blocks past retention, and the row ids of queues of which that leaves nothing."""
+    """Return the fronts without blocks past retention, and the row ids of queues that have no other blocks."""
     old = [block.id for front in fronts for block in front.blocks if block.created_at_ms < wall_ms - YOUNG_MS]
     outdated = past_retention(old, now_ms=wall_ms) if old else set()
     if not outdated:
@@ -37,7 +37,7 @@ def past_retention_blocks(
 
 
 def back_off_queues(queue_ids: Iterable[int], *, now_ms: int) -> None:
-    """Back off these queues for a minute. No entry in the log: it changes what polls look at, not the plan."""
+    """Back off these queues for a minute. No entry in the log: it changes what polls read, not the plan."""
     with transaction.atomic(durable=True):
         take_head()
         LevelQueue.objects.filter(id__in=list(queue_ids), block_count__gt=0).update(
@@ -51,7 +51,7 @@ def _without(front: QueueFront, outdated: set[int], wall_ms: int) -> QueueFront:
         return front
     if len(kept_out) < len(front.blocks):
         return replace(front, kept_out=kept_out)
-    # Nothing of what was read is left: younger blocks behind these do not wait for their end.
+    # All blocks that were read are excluded: younger blocks behind them do not wait for their deletion.
     young = f"{QUEUED_IN} AND created_at_ms >= %s"
     key = (front.queue.id, wall_ms - YOUNG_MS)
     [rows] = first_rows(Block, BLOCK_COLUMNS, young, "arrived_at_ms, ulid", [(key, len(front.blocks))])

@@ -1,4 +1,4 @@
-"""What a poll reads and plans of the level queues.
+"""Reading and planning of level queues in a poll.
 
 A queue becomes ready by the mere passing of time. The first poll after that *notices* it: it marks the queue, and its
 tenant as having ready work (``TenantShare.is_awake``). So a poll reads a bounded number of ready queues that are not
@@ -41,9 +41,9 @@ READY_AT = f"""
 SELECT CASE WHEN EXISTS (SELECT 1 FROM schedule_tenantshare WHERE lane = '{KIND}' AND is_awake) THEN 0
             ELSE (SELECT min(ready_at_ms) FROM profiles_levelqueue WHERE block_count > 0 AND NOT is_noticed) END
 """  # noqa: S608
-"""0 while a tenant has noticed queues, else since (or from) when a queue is ready that is not noticed yet."""
+"""0 while a tenant has noticed queues, else the earliest ready time of a queue that is not noticed yet."""
 _OWN_READY = "lane = %s AND tenant = %s AND block_count > 0 AND is_noticed AND ready_at_ms <= %s"
-"""The noticed queues of a tenant, as their partial index has it."""
+"""Condition for the noticed queues of a tenant, matching their partial index."""
 _UNNOTICED = "WHERE block_count > 0 AND NOT is_noticed AND ready_at_ms <= %s ORDER BY ready_at_ms, id LIMIT %s"
 
 
@@ -52,7 +52,7 @@ class ProfilePlans(LanePlans):
     """Ready queues as they were read, and after ``plan`` their first blocks.
 
     ``noticed`` are queues found ready for the first time, by id, with their tenants; ``idle`` are tenants that were
-    marked and turned out to have nothing ready; ``outdated`` are queues that hold only blocks past retention.
+    marked but have nothing ready; ``outdated`` are queues that contain only blocks past retention.
     """
 
     request: PlanRequest
@@ -82,8 +82,10 @@ class ProfilePlans(LanePlans):
         return bool(self.outdated)
 
     def _read_fronts(self, lanes: Sequence[LaneView], tenants: Sequence[TenantView]) -> tuple[QueueFront, ...]:
-        """Read the blocks of as many jobs as these tenants are due, and so many more that the queues' sums are known
-        when those are gone."""
+        """Read the blocks of as many jobs as these tenants are due.
+
+        More blocks are read, so that the sums of the queues can be computed without those of the jobs.
+        """
         if not self.queues:
             return ()
         request, policies = self.request, self.policies
@@ -106,11 +108,11 @@ class ProfilePlans(LanePlans):
 
 
 def read_plans(request: PlanRequest) -> ProfilePlans | None:
-    """Return the queues that up to ``job_max`` jobs may come from, None if there are none."""
+    """Return the queues of up to ``job_max`` jobs, None if there are none."""
     paused, now_ms, capped = request.paused, request.now_ms, request.capped
     if request.job_max <= 0 or any(scope.kind is ScopeKind.GLOBAL for scope in paused):
         return None
-    place_max = request.job_max + len(capped.tight)  # what does not fit must not take the places of others
+    place_max = request.job_max + len(capped.tight)  # queues that do not fit must not take the places of others
     fresh = _unnoticed(paused, capped.full, now_ms=now_ms, queue_max=place_max)
     awake = neediest_tenants(KIND, paused, capped.full, tenant_max=min(place_max, TENANTS_MAX))
     queues, idle = _queues_of(awake, {_key(queue) for queue in fresh}, paused, now_ms=now_ms, job_max=request.job_max)

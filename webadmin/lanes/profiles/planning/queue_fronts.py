@@ -1,4 +1,4 @@
-"""The oldest blocks of a level queue, as a poll has read them."""
+"""The oldest blocks of a level queue, as read by a poll."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ BLOCK_COLUMNS = ("id", "ulid", "arrived_at_ms", "created_at_ms", "size_bytes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFront:
-    """A queue that is next, as it was read, with its oldest blocks in order.
+    """A queue to be planned, as it was read, with its oldest blocks in order.
 
-    ``planned_max`` of the blocks are for jobs of this poll, the others tell the queue's sums without those.
-    ``kept_out`` are blocks past retention, by row id; if these are all, ``behind`` are later blocks.
+    ``planned_max`` of the blocks are for jobs of this poll; the others are for the sums without those. ``kept_out`` are
+    blocks past retention, by row id; if these are all, ``behind`` are later blocks.
     """
 
     queue: LevelQueue
@@ -29,7 +29,7 @@ class QueueFront:
     behind: tuple[QueuedBlock, ...] = ()
 
     def to_plan(self) -> BlockQueue:
-        """Return what jobs are planned from."""
+        """Return the input for planning jobs."""
         queue = self.queue
         blocks = self.blocks
         if self.kept_out:
@@ -47,7 +47,7 @@ class QueueFront:
         )
 
     def without(self, taken: Collection[int]) -> Front:
-        """Return what is left when these blocks, by row id, are gone."""
+        """Return the front without these blocks, by row id."""
         rows = [(block.arrived_at_ms, block.size_bytes) for block in self.blocks if block.id not in taken]
         return Front(
             block_count=self.queue.block_count,

@@ -1,4 +1,4 @@
-"""Reads what other shards could add to the remnants of a poll's queues; asks nothing where no policy wants it."""
+"""Read the remnants of other shards that may join those of a poll's queues; no query if no policy allows it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ BLOCK_FIELDS = ("id", "ulid", "arrived_at_ms", "created_at_ms", "size_bytes")
 
 
 def with_remnants(queues: Sequence[BlockQueue], *, now_ms: int) -> tuple[BlockQueue, ...]:
-    """Return the queues, those whose remnant is due with the remnants of other shards that may join.
+    """Return the queues; those whose remnant is due have the remnants of other shards that may join.
 
-    Two queries per tenant and level that has such a queue; as many other queues are read as a job has blocks.
+    Two queries per tenant and level with such a queue; the number of other queues read is the block limit of a job.
     """
     leaders = [queue for queue in queues if _leads(queue, now_ms)]
     one_of_each = {_group(leader): leader for leader in leaders}
@@ -40,9 +40,9 @@ def _group(queue: BlockQueue) -> tuple[str, str, int]:
 
 
 def _remnants_like(leader: BlockQueue, now_ms: int) -> list[BlockQueue]:
-    """Return the oldest remnants of the leader's tenant and level, whatever their shard."""
+    """Return the oldest remnants of the leader's tenant and level, of any shard."""
     policy = leader.policy
-    # As engine.lanes.profiles.plan.consolidation.is_remnant says it, which looks again.
+    # Same condition as engine.lanes.profiles.plan.consolidation.is_remnant, which checks again.
     rows = LevelQueue.objects.filter(
         lane=leader.lane,
         tenant=leader.tenant,

@@ -1,6 +1,6 @@
-"""Registers new blocks: one command per batch, which does not wait for the head of the log.
+"""Register new blocks: one command per batch, which does not wait for the head of the log.
 
-An id that was accepted before changes nothing, whatever became of its block: a writer that got no answer sends again.
+An id that was accepted before has no effect, whatever became of its block: a writer without an answer sends again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from webadmin.schedule.models import Command
 log = logging.getLogger(__name__)
 
 BATCH_MAX = 500
-"""Blocks per command: a queue is locked for the length of its transaction."""
+"""Blocks per command: queues are locked for the length of its transaction."""
 TRIES_MAX = 3
 NO_COMMAND = 0
 
@@ -44,17 +44,17 @@ BlockName = tuple[int, str]
 
 
 class AddStatus(enum.StrEnum):
-    """What became of one block of a batch."""
+    """Result of registering one block of a batch."""
 
     ACCEPTED = "accepted"  # it is live now
-    DUPLICATE = "duplicate"  # accepted before with the same content: nothing changed
-    DIFFERING = "differing"  # accepted before with other content: the first one stays
-    REFUSED = "refused"  # impossible; the error says why
+    DUPLICATE = "duplicate"  # accepted before with the same content: no change
+    DIFFERING = "differing"  # accepted before with other content: the first one is kept
+    REFUSED = "refused"  # invalid; the error has the reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockAnswer:
-    """What became of one block; ``error`` is set if it was refused."""
+    """Result of one block; ``error`` is set if it was refused."""
 
     id: str
     status: AddStatus
@@ -63,7 +63,7 @@ class BlockAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddOutcome:
-    """What became of each block, in the order given. ``conflicting`` ids were accepted before with other content."""
+    """Results of the blocks, in the order given. ``conflicting`` ids were accepted before with other content."""
 
     command_index: int | None
     answers: tuple[BlockAnswer, ...] = ()
@@ -95,10 +95,10 @@ def add_blocks(
     kind: Command.Kind = Command.Kind.ADD_BLOCKS,
     any_age: bool = False,
 ) -> AddOutcome:
-    """Make new blocks live and queue them. A block that is refused does not stop the others of the batch.
+    """Make new blocks live and queue them. A refused block does not affect the others of the batch.
 
-    ``any_age`` accepts ids older than the ledger remembers; only an import that looks at the bucket may do that. Raises
-    IndexBusy if others hold what this batch needs for too long.
+    ``any_age`` accepts ids older than the ledger; only an import that reads the bucket may use it. Raises IndexBusy if
+    concurrent transactions hold the locks of this batch for too long.
     """
     assert len(registrations) <= BATCH_MAX, "split the batch"
     time = read_time()
@@ -124,7 +124,7 @@ def add_blocks(
 
 
 def foresee_blocks(registrations: Sequence[BlockRegistration]) -> tuple[BlockAnswer, ...]:
-    """Return what ``add_blocks`` would answer now; nothing is written and no refusal is counted."""
+    """Return what ``add_blocks`` would return now; nothing is written and no refusal is counted."""
     refusals = _without_repetitions(registrations, _refusals(registrations, read_time(), any_age=False))
     fitting: dict[BlockName, BlockRegistration] = {}
     for registration, refusal in zip(registrations, refusals, strict=True):
@@ -154,7 +154,7 @@ def _refusals(
 def _without_repetitions(
     registrations: Sequence[BlockRegistration], refusals: Sequence[BlockRefused | None]
 ) -> list[BlockRefused | None]:
-    """Take back refusals for the sake of the clock of blocks that were accepted before, whatever time it was then."""
+    """Remove time-dependent refusals of blocks that were accepted before."""
     untimely = {
         (registration.meta.shard, registration.meta.id): registration
         for registration, refusal in zip(registrations, refusals, strict=True)
@@ -170,13 +170,13 @@ def _without_repetitions(
 def _try_to_add(
     fitting: dict[BlockName, BlockRegistration], time: CommandTime, actor: str, kind: Command.Kind
 ) -> tuple[int | None, dict[BlockName, str]]:
-    """Add what is new; return the command, if anything was, and the digests of what was known before."""
+    """Add the new blocks; return the command, if any was added, and the digests of those known before."""
     interned = intern_names(list(fitting.values()))
     for attempt in range(TRIES_MAX):
         try:
             with transaction.atomic(durable=True):
                 index, known = _add(fitting, interned, time, actor=actor, kind=kind)
-                if len(known) == len(fitting):  # nothing happened, so no entry says that something did
+                if len(known) == len(fitting):  # no change, so no entry is written to the log
                     transaction.set_rollback(True)
                     index = None
             return index, known
@@ -197,10 +197,10 @@ def _add(
     kind: Command.Kind,
 ) -> tuple[int | None, dict[BlockName, str]]:
     index = write_command(kind=kind, actor=actor, time=time, change_set={"added": _described(fitting.values())})
-    # Nobody knows when imported data first came: delete requests that ever were are about it.
+    # It is unknown when imported data was first accepted: all delete requests apply to it.
     is_import = kind == Command.Kind.IMPORT_BLOCKS
     moment = InsertMoment(command_index=index, command_time_ms=time.now_ms, masks_applied=0 if is_import else None)
-    # In one order, so that two batches with the same ids never wait for each other in a circle.
+    # In sorted order, so that two batches with the same ids never deadlock.
     remember_ids([fitting[name] for name in sorted(fitting)], moment)
     known = _known_before(fitting, index)
     fresh = [registration for name, registration in fitting.items() if name not in known]
@@ -215,7 +215,7 @@ def _add(
 
 
 def _known_before(fitting: dict[BlockName, BlockRegistration], index: int) -> dict[BlockName, str]:
-    """Return the digests of those ids that the ledger, or a block that outlived its entry, knew before this command."""
+    """Return the digests of the ids that the ledger, or a block older than the ledger, had before this command."""
     asked = [ulid for _, ulid in fitting]
     known: dict[BlockName, str] = {}
     if AcceptedId.objects.filter(command_index=index).count() < len(fitting):
@@ -253,7 +253,7 @@ def _answers(
 
 
 def _described(registrations: Iterable[BlockRegistration]) -> list[dict[str, object]]:
-    """Return what the log keeps of new blocks; their metadata is in the block rows."""
+    """Return the log entry of new blocks; their metadata is in the block rows."""
     return [
         {
             "id": registration.meta.id,

@@ -1,7 +1,7 @@
-"""Sets when the blocks of a level make a job: for everybody, or for one tenant alone, from the next poll on.
+"""Change a level policy: the default, or that of one tenant, from the next poll on.
 
-A dry run makes the change, plans with it, and takes everything back; so what it shows is what polls would do. History
-is the audit log: every change stands there with the numbers before and after.
+A dry run makes the change, plans with it, and rolls back, so that it shows what polls would do. The history is the
+audit log: every change is recorded with the numbers before and after.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from webadmin.schedule.models import Command
 from webadmin.schedule.services.operation import Order, operation
 
 PREVIEW_JOBS = 64
-"""How many jobs a preview plans with the old numbers, and how many with the new ones."""
+"""Maximum number of jobs that a preview plans with the old numbers, and with the new ones."""
 PREVIEW_QUEUES = 1000
-"""How many queues a preview looks at anew, so that it keeps nobody waiting."""
+"""Maximum number of queues that a preview recomputes, which bounds how long it holds locks."""
 QUEUES_PER_COMMIT = 200
 CHANGED_LATELY = timedelta(minutes=2)
-"""Longer than a poll, or the registration of blocks, that has read the numbers of before."""
+"""Longer than any poll or registration of blocks, which may have read the old numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyOutcome:
-    """What the change did, or would do. ``before`` and ``after`` are the numbers in force; None: no row of its own.
+    """The outcome of a change. ``before`` and ``after`` are the numbers in force; None: no row of its own.
 
-    ``queues`` and ``blocks`` wait under the policy. ``jobs_before`` and ``jobs_after`` are, of a dry run, the jobs a
-    poll would plan of them now, with the old numbers and with the new ones. ``command_index`` is None for a dry run
+    ``queues`` and ``blocks`` are under the policy. ``jobs_before`` and ``jobs_after`` are, in a dry run, the jobs that
+    a poll would plan of them now, with the old numbers and with the new ones. ``command_index`` is None for a dry run
     and if nothing was changed.
     """
 
@@ -57,7 +57,7 @@ class PolicyOutcome:
     command_index: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as API and commands show it."""
+        """Return the outcome as API and commands show it."""
         return {
             "lane": self.lane,
             "tenant": self.tenant,
@@ -76,9 +76,9 @@ class PolicyOutcome:
 def change_level_policy(
     *, lane: str, level: int, tenant: str = EVERYBODY, values: Mapping[str, int] | None, order: Order
 ) -> PolicyOutcome:
-    """Set the numbers that are given, keeping the others; ``values`` None takes a tenant's own row back.
+    """Set the given numbers, keeping the others; ``values`` None deletes a tenant's row.
 
-    A tenant's first row starts from everybody's. Raises PolicyRefused.
+    A tenant's first row starts from the default. Raises PolicyRefused.
     """
     if tenant:
         try:
@@ -100,9 +100,9 @@ def change_level_policy(
 
 
 def settle_after_changes() -> int:
-    """Work out anew since when queues are ready whose policy was changed lately; return how many there were.
+    """Recompute the ready times of queues whose policy changed recently; return how many there were.
 
-    Whoever had read the old numbers, and wrote a queue's sums after the change had settled them, wrote the old moment.
+    A concurrent transaction that had read the old numbers may have written the old time after the change had settled.
     """
     since = datetime.fromtimestamp(dialect.clock_ms() / 1000, UTC) - CHANGED_LATELY
     entries = Command.objects.filter(kind=Command.Kind.OPERATE, wall_time__gte=since)
@@ -144,7 +144,7 @@ def _outcome(
 
 
 def _preview(lane: str, level: int, tenant: str, values: Mapping[str, int] | None) -> PolicyOutcome:
-    """Change it, see what would be planned, and take all of it back."""
+    """Make the change, plan with it, and roll back."""
     outcome = _outcome(lane, level, tenant, values, is_dry_run=True)
     queues = _queues(lane, level, tenant)
     meant = set(queues.values_list("tenant", "shard"))
@@ -175,7 +175,7 @@ def _write(outcome: PolicyOutcome) -> None:
 
 
 def _queues(lane: str, level: int, tenant: str) -> QuerySet[LevelQueue]:
-    """Return the queues with blocks that the row of this tenant, or everybody's, is about."""
+    """Return the non-empty queues to which the row of this tenant, or the default row, applies."""
     queues = LevelQueue.objects.filter(lane=lane, level=level, block_count__gt=0).order_by("id")
     if tenant:
         return queues.filter(tenant=tenant)
@@ -184,7 +184,7 @@ def _queues(lane: str, level: int, tenant: str) -> QuerySet[LevelQueue]:
 
 
 def _resettle(queues: QuerySet[LevelQueue]) -> int:
-    """Let the queues be looked at when the new numbers say so; in parts, and without the head of the log."""
+    """Recompute the ready times under the new numbers; in batches, and without the head of the log."""
     ids = list(queues.values_list("id", flat=True))
     for start in range(0, len(ids), QUEUES_PER_COMMIT):
         with transaction.atomic(durable=True):

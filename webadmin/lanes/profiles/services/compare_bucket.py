@@ -1,6 +1,7 @@
-"""Compares bucket and index both ways, and sweeps what nobody names. The comparison walks both in the order of keys.
+"""Compare bucket and index both ways, and sweep unreferenced objects. The comparison reads both in key order.
 
-It may take hours, while blocks come, are merged and deleted: before a difference is told, the index is asked again.
+It may take hours, while blocks are added, merged and deleted: the index is queried again before a difference is
+reported.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ ASKED_AGAIN_AT_ONCE = 500
 DELETIONS_PER_POSITION = 500
 ORPHANS_SURELY_FINE = 100
 ORPHANS_SHARE_MAX = 0.5
-"""More of the bucket than this is not what crashes leave behind: the index is the one that lacks something."""
+"""A larger share of the bucket is not left by crashes: the index is incomplete."""
 LETTERED = "a dead letter names it"
 KNOWN = "the index knows its id"
 UNKNOWN_SEGMENT = "a segment that may have been acknowledged: fsck --repair adopts it; never deleted automatically"
@@ -48,12 +49,12 @@ MERGED_SEGMENT = "a segment that a record says was merged or removed; sweep_orph
 
 
 class Finding(enum.StrEnum):
-    """How bucket and index differ."""
+    """Kind of difference between bucket and index."""
 
-    MISSING = "missing"  # queries and merges will fail: a live block has no object
-    SIZE = "size"  # the object is not as long as the index says
-    CHECKSUM = "checksum"  # its bytes are not those that were written
-    UNREADABLE = "unreadable"  # the store does not give it
+    MISSING = "missing"  # a live block has no object: queries and merges will fail
+    SIZE = "size"  # the object's length differs from the index
+    CHECKSUM = "checksum"  # its bytes differ from what was written
+    UNREADABLE = "unreadable"  # the store cannot return it
     UNKNOWN = "unknown"  # the index has no block for it: an orphan, or one to import
 
     @property
@@ -62,7 +63,7 @@ class Finding(enum.StrEnum):
 
 
 class Difference(NamedTuple):
-    """One finding."""
+    """One difference."""
 
     finding: Finding
     key: str
@@ -78,9 +79,9 @@ class _Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOutcome:
-    """The keys that were deleted (or would be), and those that are kept although nobody names them, with the reason.
+    """The keys that were deleted (or would be), and the unreferenced ones that are kept, with the reason.
 
-    ``refusal`` says why a dry run is all there is unless it is forced; "" where nothing speaks against it.
+    ``refusal`` is the reason why only a forced run would delete; "" if there is none.
     """
 
     swept: tuple[str, ...]
@@ -89,7 +90,7 @@ class SweepOutcome:
 
 
 def compare_bucket(store: ObjectStore, *, is_deep: bool = False) -> Iterator[Difference]:
-    """Yield every difference in the order of keys; ``is_deep`` reads every live object and checks its checksum."""
+    """Yield every difference in key order; ``is_deep`` reads every live object and checks its checksum."""
     found = _walk(store, is_deep=is_deep)
     while part := list(islice(found, ASKED_AGAIN_AT_ONCE)):
         yield from _still_there(part)
@@ -122,12 +123,12 @@ def sweep_orphans(
     has_segments: bool = False,
     surely_fine: int = ORPHANS_SURELY_FINE,
 ) -> SweepOutcome:
-    """Delete objects of our own layout that nobody names and that are older than the grace, by id and by the store.
+    """Delete unreferenced objects of our own layout that are older than the grace period, by id and by the store.
 
-    Segments stay unless ``has_segments``: one that the index does not know may have been acknowledged to its sender.
-    So few as ``surely_fine`` may be most of the bucket: somebody has looked. Raises SweepRefused if so much of the
-    bucket is unknown that the index may be what is incomplete, and LogBehind if the database went back in time; a dry
-    run says so and goes on.
+    Segments are kept unless ``has_segments``: one that is unknown to the index may have been acknowledged to its
+    sender. Up to ``surely_fine`` objects may be most of the bucket: an operator has confirmed it. Raises SweepRefused
+    if so much of the bucket is unknown that the index may be incomplete, and LogBehind if the database went back in
+    time; a dry run reports it and continues.
     """
     now_ms = dialect.clock_ms()
     before_ms = now_ms - round(max(1.0, grace_hours) * 3_600_000)
@@ -170,7 +171,7 @@ def sweep_orphans(
 
 
 def _still_there(found: Iterable[Difference]) -> Iterator[Difference]:
-    """Leave out what is explained by now: objects whose blocks came, and blocks that went, since the walk began."""
+    """Drop differences that are explained by now: blocks added or removed since the comparison began."""
     ids = {difference.key: _id_in(difference.key) for difference in found}
     asked = sorted({block_id for block_id in ids.values() if block_id})
     rows = Block.objects.filter(ulid__in=asked).exclude(state=BlockState.DELETED)
@@ -223,10 +224,10 @@ def _differences(store: ObjectStore, row: _Row, info: ObjectInfo, is_deep: bool)
 
 
 def _why_kept(store: ObjectStore, key: str, before_ms: int, has_segments: bool) -> str:
-    """Say why an unknown object must stay, "" if it need not.
+    """Return why an unknown object must be kept, "" if it need not be.
 
-    The letter is asked for first, then the job, then the index: recovery registers a block before it removes the
-    letter, and a job's results are registered before it is done. Whoever names the object last is thus found.
+    The letter is checked first, then the job, then the index: recovery registers a block before it deletes the letter,
+    and a job's results are registered before it is done. This order finds every reference.
     """
     try:
         named = parse_block_key(key)
@@ -242,7 +243,7 @@ def _why_kept(store: ObjectStore, key: str, before_ms: int, has_segments: bool) 
         return "it is gone"
     if any(True for _ in store.list(dead_letter_key(named.shard, named.tenant, named.id))):
         return LETTERED
-    # A result has the shard of its job, and in its id the time of the job's first source.
+    # A result has the shard of its job, and its id the time of the job's first source.
     first = Block.objects.made_between(created_ms, created_ms + 1).filter(state=BlockState.OWNED)
     if first.filter(owner_job__shard=named.shard).exists():
         return "a scheduled job could still name it"
@@ -252,7 +253,7 @@ def _why_kept(store: ObjectStore, key: str, before_ms: int, has_segments: bool) 
 
 
 def _with_merged_segments(store: ObjectStore, kept: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Name the segments that a record in the bucket says were merged: nobody has to adopt those."""
+    """Mark the segments that a record in the bucket names as merged: they need not be imported."""
     if all(reason != UNKNOWN_SEGMENT for _, reason in kept):
         return list(kept)
     merged = {name for _, record in read_records(store) if isinstance(record, LineageRecord) for name in record.sources}
@@ -263,10 +264,10 @@ def _with_merged_segments(store: ObjectStore, kept: Sequence[tuple[str, str]]) -
 
 
 def _delete_orphan(store: ObjectStore, key: str) -> str:
-    """Delete an object, unless a dead letter about it is being recovered or was; return why it stays then.
+    """Delete an object, unless a dead letter about it is being or was recovered; return the reason for keeping it.
 
-    The row of its letter is claimed first. Recovery writes the same row before it reads the object, so that of the two
-    only one goes on.
+    The row of its letter is claimed first. Recovery writes the same row before it reads the object, so that only one of
+    the two proceeds.
     """
     named = parse_block_key(key)
     letter = dead_letter_key(named.shard, named.tenant, named.id)
@@ -282,7 +283,7 @@ def _delete_orphan(store: ObjectStore, key: str) -> str:
         store.delete(key)
     if row.state == LetterState.SWEPT:
         own.filter(state=LetterState.SWEPT).delete()
-    else:  # recovered or given up earlier: the row says by whom
+    else:  # recovered or discarded earlier: the row records by whom
         own.update(state=row.state)
     return KNOWN if is_known else ""
 
@@ -292,6 +293,6 @@ def _is_known(named: BlockKey) -> bool:
 
 
 def _why_behind(store: ObjectStore) -> str:
-    """Say why a sweep would be refused now because of positions in the bucket; nothing is written."""
+    """Return why positions in the bucket would refuse a sweep now; nothing is written."""
     ahead = positions_ahead(store)
     return behind_text([(position.epoch, position.command_index) for position in ahead]) if ahead else ""

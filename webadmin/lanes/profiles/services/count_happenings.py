@@ -1,4 +1,4 @@
-"""Counts what happens to objects, letters and repeated blocks, where the metrics of every web process find it."""
+"""Count events of objects, letters and repeated blocks, for the metrics of every web process."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from webadmin.base.database import dialect
 from webadmin.lanes.profiles.models import SweptTotal
 
 LETTERS = "letter."
-"""Before what became of a try to recover a dead letter."""
+"""Prefix of the results of recovering dead letters."""
 OBJECTS = "object."
-"""Before what became of a try to delete a removed block's object."""
+"""Prefix of the results of deleting removed blocks' objects."""
 REPEATED = "repeated."
-"""Before how a block differed that was registered again: same or differing."""
+"""Prefix of repeated registrations by content: same or differing."""
 GROUPS = (LETTERS, OBJECTS, REPEATED)
 
 
 def count_happened(what: str, count: int) -> None:
-    """Add to the total of what happened; nothing is written if it did not."""
+    """Add to the total of an event; nothing is written for 0."""
     if count:
         count_swept(what, count)
 
 
 def count_swept(what: str, count: int) -> None:
-    """Add to a total, and note when it was looked at last."""
+    """Add to a total, and record the time of the sweep."""
     at = datetime.fromtimestamp(dialect.clock_ms() / 1000, UTC)
     with transaction.atomic():
         SweptTotal.objects.get_or_create(what=what)
@@ -34,6 +34,6 @@ def count_swept(what: str, count: int) -> None:
 
 
 def totals(group: str) -> dict[str, int]:
-    """Return the totals of a group, without its name."""
+    """Return the totals of a group, without its prefix."""
     rows = SweptTotal.objects.filter(what__startswith=group).order_by("what").values_list("what", "count")
     return {what.removeprefix(group): count for what, count in rows}

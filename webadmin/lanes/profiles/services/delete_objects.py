@@ -1,8 +1,8 @@
-"""Deletes the objects of removed blocks once their delay is over. Safe to run twice and by two at the same time.
+"""Delete the objects of removed blocks after their delay. Safe to repeat and to run concurrently.
 
-Two steps, each committed: an object is dispatched before the store is asked, and confirmed when the store has said that
-it is gone. What was dispatched and not confirmed, because a process died or the store failed, is asked for again; every
-key belongs to one block that is not live, so that asking twice is harmless.
+Two steps, each committed: an object is dispatched before the request to the store, and confirmed when the store has
+confirmed the deletion. Dispatched objects without confirmation, because a process died or the store failed, are
+retried; every key belongs to one block that is not live, so that a repeated request is harmless.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ log = logging.getLogger(__name__)
 
 DELETIONS_PER_COMMIT = 100
 RETRY_MS = 30_000
-"""The first wait after a failure; it doubles with each up to RETRY_MAX_MS, so that stubborn objects hold up nobody."""
+"""The first back-off after a failure; it doubles each time up to RETRY_MAX_MS, so that failing objects delay no others.
+"""
 RETRY_MAX_MS = 3600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionOutcome:
-    """How many objects were deleted, and the keys of those that the store did not delete (they are tried again)."""
+    """The number of deleted objects, and the keys that the store did not delete (they are retried)."""
 
     deleted: int
     failed: tuple[str, ...]
@@ -41,11 +42,11 @@ class DeletionOutcome:
 def delete_tombstoned_objects(*, store: ObjectStore, limit: int = 1000) -> DeletionOutcome:
     """Delete up to ``limit`` objects whose tombstones are due, the oldest first.
 
-    Raises LogBehind if the database does not know all that was written to the bucket on its word.
+    Raises LogBehind if the database lacks commands that the bucket's log positions record.
     """
     now_ms = _passing_time_ms()
     due = list(Tombstone.objects.due(now_ms).values_list("id", "block__object_key")[:limit])
-    record_lineage(store=store)  # what is gone cannot be told from the bucket any more: say first what became of it
+    record_lineage(store=store)  # write lineage first: it cannot be read from deleted objects
     deleted: int = 0
     failed: list[str] = []
     for start in range(0, len(due), DELETIONS_PER_COMMIT):
@@ -65,14 +66,14 @@ def delete_tombstoned_objects(*, store: ObjectStore, limit: int = 1000) -> Delet
 
 
 def dispatch(tombstone_ids: Sequence[int], *, at_ms: int) -> None:
-    """Note that the store is asked to delete these objects now."""
+    """Record that the deletion of these objects is requested now."""
     Tombstone.objects.filter(id__in=tombstone_ids, deleted_at_ms=None).update(
         dispatched_at_ms=at_ms, attempts=F("attempts") + 1
     )
 
 
 def confirm_deleted(tombstone_ids: Sequence[int], *, at_ms: int) -> None:
-    """Note that these objects are gone; what made their blocks findable goes with them."""
+    """Record that these objects are deleted, and delete the rows that made their blocks findable."""
     with transaction.atomic(durable=True):
         Tombstone.objects.filter(id__in=tombstone_ids, deleted_at_ms=None).update(deleted_at_ms=at_ms, last_error="")
         blocks = Block.objects.filter(tombstone__id__in=tombstone_ids)
@@ -82,7 +83,7 @@ def confirm_deleted(tombstone_ids: Sequence[int], *, at_ms: int) -> None:
 
 
 def note_failures(errors: Mapping[int, str], *, at_ms: int) -> None:
-    """Note why these objects are still there, and when they are tried again."""
+    """Record the errors of these deletions, and the times of the retries."""
     attempts = dict(Tombstone.objects.filter(id__in=list(errors)).values_list("id", "attempts"))
     for tombstone_id, error in errors.items():
         wait_ms = min(RETRY_MS << min(max(attempts.get(tombstone_id, 1), 1) - 1, 10), RETRY_MAX_MS)
@@ -92,7 +93,7 @@ def note_failures(errors: Mapping[int, str], *, at_ms: int) -> None:
 
 
 def _delete(store: ObjectStore, keys: Mapping[int, str]) -> dict[int, str]:
-    """Ask the store to delete each object; return the errors by tombstone."""
+    """Delete each object in the store; return the errors by tombstone."""
     errors: dict[int, str] = {}
     for tombstone_id, key in keys.items():
         try:
@@ -104,7 +105,7 @@ def _delete(store: ObjectStore, keys: Mapping[int, str]) -> dict[int, str]:
 
 
 def _passing_time_ms() -> int:
-    """Return command time; on an idle schedule it would stand still, and no tombstone would ever be due."""
+    """Return advancing command time: on an idle schedule it would not advance, and no tombstone would become due."""
     if read_time().is_held_back:
         advance_clock(actor="control")
     return read_time().now_ms

@@ -1,7 +1,7 @@
-"""Takes delete requests: from the commit on no query shows the data, and every merge assigned later leaves it out.
+"""Accept delete requests: from the commit on no query returns the data, and every merge assigned later leaves it out.
 
-Data accepted before the request's command is meant, also what a merge that runs at the moment is about to bring back:
-its result keeps the watermark of the moment when it was assigned. ``rewrite_masked`` sees to the objects.
+A request applies to data accepted before its command, including the result of a merge that is running: the result keeps
+the watermark of the moment when the merge was assigned. ``rewrite_masked`` rewrites the objects.
 """
 
 from __future__ import annotations
@@ -37,8 +37,11 @@ HOUR_MS = 3600 * 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOrder:
-    """What is to be deleted: a tenant's data, of one service or all, of the series that the selector matches, in
-    ``[from_ms, until_ms)`` unix milliseconds (None: without bound). ``deadline_hours`` bounds the rewriting."""
+    """The data to delete: of a tenant, of one service or all, of the series that the selector matches.
+
+    Times are ``[from_ms, until_ms)`` in unix milliseconds (None: without bound). ``deadline_hours`` bounds the
+    rewriting.
+    """
 
     tenant: str
     service: str = ""
@@ -48,7 +51,7 @@ class DeleteOrder:
     deadline_hours: int = DEADLINE_HOURS
 
     def check(self) -> None:
-        """Raise InvalidRule if there is no sense in it."""
+        """Raise InvalidRule if the request is invalid."""
         try:
             check_tenant(self.tenant)
             parse_selector(self.selector)
@@ -63,7 +66,7 @@ class DeleteOrder:
             raise InvalidRule(f"the deadline is 1 to {DEADLINE_HOURS_MAX} hours away")
 
     def mask(self, index: int = ANY_INDEX) -> DeleteMask:
-        """Return the order as the mask of this command."""
+        """Return the mask of the request at this command."""
         selector = self.selector if parse_selector(self.selector) else ""
         return DeleteMask(
             index=index,
@@ -77,10 +80,10 @@ class DeleteOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOutcome:
-    """What a request hides, or would hide: datasets that hold such data, or could, and the objects they are in.
+    """What a request hides, or would hide: datasets that contain, or could contain, such data, and their objects.
 
-    ``request_id`` is the row, None for a dry run, whose ``kept`` says in sentences what the tenant has beside profiles:
-    no request to delete its data touches that.
+    ``request_id`` is the row, None for a dry run, whose ``kept`` lists in sentences the tenant's data other than
+    profiles: no request to delete its data changes that.
     """
 
     is_dry_run: bool
@@ -92,7 +95,7 @@ class DeleteOutcome:
     kept: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as commands and API show it."""
+        """Return the outcome as commands and API show it."""
         return ({"kept": list(self.kept)} if self.is_dry_run else {}) | {
             "dry_run": self.is_dry_run,
             "blocks": self.blocks,
@@ -104,10 +107,10 @@ class DeleteOutcome:
 
 
 def request_deletion(wanted: DeleteOrder, *, order: Order) -> DeleteOutcome:
-    """Hide the data at once and have it rewritten by the deadline. Cannot be taken back.
+    """Hide the data at once and have it rewritten by the deadline. Cannot be undone.
 
-    An equal request that is not done yet is answered with that one, unless data came since. Raises InvalidRule for a
-    request or tenant that cannot be, TenantBusy if the tenant is on hold.
+    For an equal request that is not done, that one is returned, unless data was added since. Raises InvalidRule for an
+    invalid request or tenant, TenantBusy if the tenant is on hold.
     """
     wanted.check()
     _check_hold(wanted.tenant)
@@ -147,7 +150,7 @@ def request_deletion(wanted: DeleteOrder, *, order: Order) -> DeleteOutcome:
 
 
 def reopen_requests(tenants: Collection[str]) -> None:
-    """Let requests of these tenants hide data again: an import brought back objects that may still hold it.
+    """Reopen requests of these tenants: an import added objects that may still contain the data.
 
     Call it in the transaction that imports.
     """
@@ -156,7 +159,7 @@ def reopen_requests(tenants: Collection[str]) -> None:
 
 
 def live_concerned(mask: DeleteMask) -> QuerySet[Dataset]:
-    """Return the live datasets that a mask is about."""
+    """Return the live datasets to which a mask applies."""
     return concerned(mask).filter(block__state__in=LIVE_STATES)
 
 

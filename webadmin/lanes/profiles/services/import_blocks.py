@@ -1,4 +1,4 @@
-"""Builds the index from objects that are already in a bucket. Run it again at will: known blocks stay as they are."""
+"""Build the index from objects that are already in a bucket. Safe to repeat: known blocks are unchanged."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ BLOCKS_PER_COMMAND = 100
 
 @dataclass(slots=True, kw_only=True)
 class ImportOutcome:
-    """What an import found so far.
+    """The results of an import so far.
 
-    ``bad`` are the objects that were skipped and why; ``conflicting`` ids are known with other content, which was kept;
-    ``superseded`` maps keys to the reason why their data counts in other objects.
+    ``bad`` are the objects that were skipped and the reasons; ``conflicting`` ids are known with other content, which
+    was kept; ``superseded`` maps keys to the reason why other objects contain their data.
     """
 
     found: int = 0
@@ -48,9 +48,9 @@ def import_blocks(
 ) -> ImportOutcome:
     """Register every block object in the store, or those with data of ``tenants``; ids of any age are accepted.
 
-    Of a merge's sources and its results one side is taken (``bucket_lineage``), unless ``is_trusting``. ``side_file``
-    has the metadata of objects without a footer, found by the id in their path. ``progress`` is called after every
-    batch.
+    Of a merge's sources and its results one side is registered (``bucket_lineage``), unless ``is_trusting``.
+    ``side_file`` has the metadata of objects without a footer, found by the id in their path. ``progress`` is called
+    after every batch.
     """
     described = {meta.id: meta for meta in side_file}
     outcome, missing = ImportOutcome(), set(described)
@@ -93,11 +93,11 @@ def _why_superseded(lineage: BucketLineage, registration: BlockRegistration) -> 
     known = Block.objects.filter(
         shard=registration.meta.shard, ulid=registration.meta.id, size_bytes=registration.size_bytes
     )
-    return "" if known.exists() else reason  # what the index knows already is counted as known
+    return "" if known.exists() else reason  # blocks in the index are counted as known
 
 
 def _is_known(path_id: str, info: ObjectInfo) -> bool:
-    """Say whether an earlier import, with another side file, registered this very object."""
+    """Return whether an earlier import, with another side file, registered this object."""
     return Block.objects.filter(ulid=path_id, object_key=info.key, size_bytes=info.size).exists()
 
 

@@ -1,6 +1,6 @@
-"""Puts block rows, dataset rows and queue entries in place; shared by everything that makes blocks live.
+"""Insert block rows, dataset rows and queue entries; used by everything that makes blocks live.
 
-Interning happens before the transaction: names are never wrong to have, and the head of the log is not held for them.
+Names are interned before the transaction: unused names do no harm, and the head of the log is not held meanwhile.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DATASET_COLUMNS = (
 )
 LEDGER_COLUMNS = ("shard", "ulid", "content_digest", "accepted_at_ms", "command_index")
 LABEL_DIGESTS_KEPT = 10_000
-"""Writers repeat their label sets in every segment."""
+"""Size of the cache of digests: writers repeat their label sets in every segment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class InternedNames:
     label_sets: dict[str, int]
     queues: dict[QueueKey, int]
     block_ids: tuple[int, ...] = ()
-    """Ids that the blocks will have, where the database gives them so early."""
+    """Reserved row ids of the blocks, if the database supports that."""
 
     def dataset_key(self, dataset: DatasetMeta) -> tuple[int, int, int]:
         """Return the row ids of the dataset's tenant, name and label sets."""
@@ -65,7 +65,7 @@ class InternedNames:
 class InsertMoment:
     """The command that makes blocks live, and its time.
 
-    Delete commands up to ``masks_applied`` take nothing from their data: by default those before this command.
+    Delete commands up to ``masks_applied`` do not apply to their data: by default those before this command.
     """
 
     command_index: int
@@ -73,15 +73,15 @@ class InsertMoment:
     masks_applied: int | None = None
 
     def obeyed(self, registration: BlockRegistration) -> int:
-        """Return the index of the last delete command that is not about a block that comes at this moment."""
+        """Return the index of the last delete command that does not apply to a block added at this moment."""
         own = self.command_index if self.masks_applied is None else self.masks_applied
         return max(own, registration.masks_applied)
 
 
 def intern_names(registrations: Sequence[BlockRegistration], *, numbers_blocks: bool = False) -> InternedNames:
-    """Make sure that everything these blocks refer to has a row. Call it outside the transaction that inserts.
+    """Insert missing rows that these blocks refer to. Call it outside the transaction that inserts the blocks.
 
-    With ``numbers_blocks`` all of them will be inserted, in this order, and by nobody else.
+    With ``numbers_blocks`` the caller must insert all of them, in this order, and no one else may.
     """
     datasets = [dataset for registration in registrations for dataset in registration.meta.datasets]
     tenants = {dataset.tenant for dataset in datasets} | {r.meta.tenant for r in registrations if r.meta.tenant}
@@ -110,8 +110,10 @@ def insert_blocks(
     *,
     ids: Sequence[int] | None = None,
 ) -> None:
-    """Insert the blocks with their datasets and note in ``changes`` which queues they joined. ``ids`` are their row
-    ids, if those are reserved already."""
+    """Insert the blocks with their datasets, and add to ``changes`` the queues they joined.
+
+    ``ids`` are their row ids if those are reserved already.
+    """
     ids = reserve_ids(Block, len(registrations)) if ids is None else ids
     blocks = [_block_row(id, r, interned, moment) for id, r in zip(ids, registrations, strict=True)]
     insert_rows(Block, list(blocks[0]) if blocks else [], [list(block.values()) for block in blocks])
@@ -127,7 +129,7 @@ def insert_blocks(
 
 
 def remember_ids(registrations: Sequence[BlockRegistration], moment: InsertMoment) -> None:
-    """Note in the ledger those of these ids that it does not know yet; a known one keeps its entry."""
+    """Add these ids to the ledger; known ones keep their entry."""
     rows = [
         (r.meta.shard, r.meta.id, r.content_digest(), moment.command_time_ms, moment.command_index)
         for r in registrations
@@ -136,7 +138,7 @@ def remember_ids(registrations: Sequence[BlockRegistration], moment: InsertMomen
 
 
 def _spans(datasets: Iterable[DatasetMeta], interned: InternedNames) -> dict[tuple[int, int, int], int]:
-    """Return the longest time that one dataset covers, by the row ids of tenant, name and label sets."""
+    """Return the longest time range of a dataset, by the row ids of tenant, name and label sets."""
     spans: dict[tuple[int, int, int], int] = {}
     for dataset in datasets:
         key = interned.dataset_key(dataset)
@@ -196,7 +198,7 @@ def _ask_label_sets(all_labels: set[tuple[Labels, ...]]) -> Callable[[], dict[st
 def _ask_interned(
     model: type[Any], column: str, values: Collection[str], row: Callable[[str], Any]
 ) -> Callable[[], dict[str, int]]:
-    """Ask for the row ids of these values of a column; rows that are new are made when the answer is taken."""
+    """Query the row ids of these values of a column; new rows are inserted when the result is read."""
     wanted = sorted(values)
     asked = _ask_by(model, column, wanted)
 
@@ -225,5 +227,5 @@ def _plain(labels: tuple[Labels, ...]) -> list[list[list[str]]]:
 
 @functools.lru_cache(maxsize=LABEL_DIGESTS_KEPT)
 def label_sets_digest(labels: tuple[Labels, ...]) -> str:
-    """Return what a whole list of label sets is interned under."""
+    """Return the digest under which a list of label sets is interned."""
     return hashlib.sha256(json.dumps(_plain(labels), ensure_ascii=False).encode()).hexdigest()

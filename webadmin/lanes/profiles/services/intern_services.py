@@ -1,6 +1,6 @@
-"""Keeps the list of services that queries look through, and the longest time that a dataset of each covers.
+"""Maintain the list of services for queries, and the longest time range of a dataset of each.
 
-It runs before the transaction that inserts: a service without blocks and a span that is too long are never wrong.
+It runs before the transaction that inserts blocks: a service without blocks or a span that is too long does no harm.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ServiceKey = tuple[int, int, int]
 
 
 def intern_services(spans: dict[ServiceKey, int]) -> None:
-    """Make sure every one of these services is listed, with a span that is not shorter than given."""
+    """Insert missing services, and raise spans that are shorter than given."""
     known = _known_spans(sorted(spans))
     missing = [
         TenantService(tenant_id=tenant, name_id=name, label_sets_id=label_sets, span_max_ms=_rounded(span))
@@ -26,7 +26,7 @@ def intern_services(spans: dict[ServiceKey, int]) -> None:
     ]
     if missing:
         TenantService.objects.bulk_create(missing, ignore_conflicts=True)
-        # Somebody else may have been quicker, with a shorter span.
+        # A concurrent transaction may have inserted it with a shorter span.
         known |= _known_spans([key for key in sorted(spans) if key not in known])
     for key, span in sorted(spans.items()):
         if known[key][1] < span:
@@ -35,7 +35,7 @@ def intern_services(spans: dict[ServiceKey, int]) -> None:
 
 
 def _known_spans(keys: list[ServiceKey]) -> dict[ServiceKey, tuple[int, int]]:
-    """Return row id and span of those services that are listed."""
+    """Return row id and span of the services in the list."""
     found: dict[ServiceKey, tuple[int, int]] = {}
     for start in range(0, len(keys), KEYS_PER_QUERY):
         part = keys[start : start + KEYS_PER_QUERY]
@@ -48,5 +48,5 @@ def _known_spans(keys: list[ServiceKey]) -> dict[ServiceKey, tuple[int, int]]:
 
 
 def _rounded(span_ms: int) -> int:
-    """Round up to a power of two, so that a service's span changes a few times in its life only."""
+    """Return the span rounded up to a power of two, so that it rarely changes."""
     return max(SHORTEST_SPAN_MS, 1 << (span_ms - 1).bit_length() if span_ms > 0 else 0)

@@ -1,10 +1,10 @@
-"""Looks at every job parked for its failures and does what ``engine.schedule.isolation`` decides about it.
+"""Apply the decisions of ``engine.schedule.isolation`` to all jobs parked for their failures.
 
-All jobs are judged before anything is changed: if too many blocks are bad, isolation stops instead, until an operator
-decides (``IsolationStop``).
+All jobs are judged before anything is changed: if too many blocks are bad, isolation stops until an operator decides
+(``IsolationStop``).
 
-One command per job, so that the head is held shortly. Safe to run twice and by two at the same time: each command
-checks under the head that its job is still as it was judged, which no worker can change while it is parked.
+One command per job, so that the head is held shortly. Safe to repeat and to run concurrently: each command checks under
+the head that its job is unchanged since it was judged; no worker can change it while it is parked.
 """
 
 from __future__ import annotations
@@ -52,8 +52,10 @@ ACTOR = "control:isolation"
 
 @dataclass(slots=True, kw_only=True)
 class IsolationOutcome:
-    """What became of the evicted jobs: those split, the blocks quarantined and why, those left parked and why, and
-    those that run once more alone. ``stop`` is the reason of a stop, "" if isolation goes on."""
+    """Results for evicted jobs: split, quarantined with reasons, left parked with reasons, or run again alone.
+
+    ``stop`` is the reason of a stop, "" if isolation continues.
+    """
 
     breakages: tuple[Breakage, ...] = ()
     stop: str = ""
@@ -64,7 +66,7 @@ class IsolationOutcome:
 
 
 def isolate(*, store: ObjectStore, order: Order | None = None) -> IsolationOutcome:
-    """Bring the isolation of bad blocks one step further for every job that was parked for its failures."""
+    """Take the next step of isolating bad blocks for every job that was parked for its failures."""
     order = order or Order(actor=ACTOR, why="it failed too often")
     outcome = IsolationOutcome(breakages=merging_is_broken())
     judged = [_judged(job, store, outcome.breakages) for job in evicted_jobs()]
@@ -97,18 +99,18 @@ def _judged(job: Job, store: ObjectStore, breakages: Sequence[Breakage]) -> Judg
 
 
 def _stop(judged: Sequence[Judged], order: Order) -> str:
-    """Return why isolation is stopped, "" if it goes on; stop it if this round would find too many blocks bad."""
+    """Return why isolation is stopped, "" if it is not; stop it if this round would find too many bad blocks."""
     missing = [
         FoundBad(OBJECT_NOT_FOUND, sources[place].arrived_at_ms)
         for _, sources, _, verdict in judged
-        if isinstance(verdict, QuarantineMissing) and len(sources) > 1  # a lone one is counted as a block that failed
+        if isinstance(verdict, QuarantineMissing) and len(sources) > 1  # a single block counts as one that failed alone
         for place in verdict.positions
     ]
     return brake(PROFILES, "", missing, order)
 
 
 def _missing(store: ObjectStore, suspect: Suspect) -> frozenset[str]:
-    """Ask the store which of the objects are not there; a store that does not answer accuses nobody."""
+    """Return which of the objects the store does not have; none if the store fails."""
     missing = set()
     for key in suspect.keys:
         try:
@@ -121,7 +123,7 @@ def _missing(store: ObjectStore, suspect: Suspect) -> frozenset[str]:
 
 
 def _apply(job: Job, sources: Sequence[Block], suspect: Suspect, verdict: Verdict, order: Order) -> Wait | None:
-    """Carry a verdict out, or return why not now."""
+    """Carry out a verdict, or return why it has to wait."""
     parts = _parts(verdict, sources)
     with operation() as run:
         if not Job.objects.filter(is_kind(ParkedKind.EVICTED), id=job.id, state=JobState.PARKED).exists():
@@ -155,7 +157,7 @@ def _apply(job: Job, sources: Sequence[Block], suspect: Suspect, verdict: Verdic
 
 
 def _parts(verdict: Verdict, sources: Sequence[Block]) -> list[list[Block]]:
-    """Return the blocks of the jobs to make; each missing block is one of its own, behind the rest."""
+    """Return the blocks of the jobs to create; each missing block gets its own job, after the rest."""
     if isinstance(verdict, Split):
         return [[sources[place] for place in part] for part in verdict.parts]
     if isinstance(verdict, QuarantineMissing):

@@ -1,4 +1,4 @@
-"""Keeps a bad block apart, in a parked job of its own, with what is known of its damage; and lets it out again."""
+"""Quarantine a bad block in its own parked job, with the details of its damage; and release it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from webadmin.schedule.services.requeue_jobs import put_back
 
 
 def quarantine(run: Operation, job: Job, block: Block, cause: Quarantine.Cause, bad: FailedRun, attempts: int) -> None:
-    """Keep a job's only block apart, inside an operation that has written its entry. The job is parked, or waits."""
+    """Quarantine a job's only block, in an operation that has written its entry. The job is parked or waiting."""
     run.live_jobs -= Job.objects.filter(id=job.id, state=JobState.WAITING).count()
     Job.objects.filter(id=job.id, state__in=[JobState.WAITING, JobState.PARKED]).update(
         state=JobState.PARKED, parked_kind=ParkedKind.QUARANTINED, parked_reason=quarantine_reason(cause, bad)
@@ -46,17 +46,17 @@ def quarantine(run: Operation, job: Job, block: Block, cause: Quarantine.Cause, 
 
 
 def quarantine_reason(cause: Quarantine.Cause, bad: FailedRun) -> str:
-    """Return why the job of a quarantined block is parked, in words."""
+    """Return the reason of parking the job of a quarantined block, in words."""
     return f"quarantined as {cause.value}: {bad.error_class}: {bad.message}"[:500]
 
 
 def release(
     blocks: Sequence[str] = (), *, everything: bool = False, order: Order, newer_build_only: bool = False
 ) -> OperationOutcome:
-    """Let quarantined blocks, named by their ids, be tried again, each in its own job; the outcome names the blocks.
+    """Release quarantined blocks by id for another try, each in its own job; the outcome names the blocks.
 
-    What was held against them before counts no more. ``newer_build_only`` keeps them for newer builds than those
-    that failed on them. The queue limit holds. Raises FilterEmpty.
+    Earlier failures no longer count. With ``newer_build_only`` only builds newer than those that failed run them. The
+    queue limit applies. Raises FilterEmpty.
     """
     if not blocks and not everything:
         raise FilterEmpty("name blocks, or say that all are meant")

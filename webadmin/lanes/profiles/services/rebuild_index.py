@@ -1,12 +1,12 @@
-"""Builds the index again from the bucket alone, into an empty index or one that lacks some; run it again to resume.
+"""Rebuild the index from the bucket alone, into an empty or incomplete index; run it again to resume.
 
-``bucket_lineage`` says which blocks count. Before the first of them is registered, the log begins behind all fencing
-tokens of the index that was lost: a worker that still has one of them is refused, and no result gets a name again.
+``bucket_lineage`` decides which blocks count. Before the first one is registered, the log is moved beyond all fencing
+tokens of the lost index: a worker with one of them is refused, and no name of a result is used twice.
 
-The same repairs an index that went back in time: what it lacks is registered, and what it has again, although records
-say that it was merged, is removed. After that the positions in the bucket that it was behind are removed, and deletions
-go on; they stay held up while something could not be read that another run may find. Positions in a bucket that is not
-the installation's own are left alone.
+It also repairs an index that went back in time: missing blocks are registered, and blocks that records name as merged
+are removed. After that the positions in the bucket that are ahead of the index are removed, and deletions continue;
+they stay suspended while something could not be read that another run may find. In a bucket that does not belong to
+this installation, positions are left unchanged.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ BLOCKS_PER_COMMAND = 100
 
 @dataclass(slots=True, kw_only=True)
 class RebuildOutcome:
-    """What a rebuild found so far. ``left_out`` maps keys to the reason, ``bad`` are objects that cannot be read.
+    """The results of a rebuild so far. ``left_out`` maps keys to the reason, ``bad`` are objects that cannot be read.
 
-    ``log_starts_at`` is the first index of the log if it was moved behind that of a lost one. ``dropped`` live blocks
-    were merged or removed according to records. ``settled`` positions of the log were ahead of it and are no more;
-    ``unsettled`` says why deletions stay held up, "" if they do not.
+    ``log_starts_at`` is the first index of the log if it was moved beyond that of a lost one. ``dropped`` live blocks
+    were merged or removed according to records. ``settled`` positions ahead of the log were removed; ``unsettled`` is
+    why deletions stay suspended, "" if they do not.
     """
 
     found: int = 0
@@ -54,7 +54,7 @@ class RebuildOutcome:
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether something could not be read, or differs from what the index has."""
+        """Return whether something could not be read, or differs from the index."""
         return bool(self.bad or self.conflicting)
 
 
@@ -68,7 +68,7 @@ def rebuild_index(
     lineage = BucketLineage.read(store, records_to_follow)
     outcome = RebuildOutcome(bad=list(lineage.bad))
     known_index = max([lineage.largest_index, *(ahead.command_index for ahead in positions_ahead(store))])
-    if lineage.holds_results or known_index:  # some log was here before
+    if lineage.holds_results or known_index:  # an earlier log existed
         outcome.log_starts_at = start_log_behind(known_index, actor=actor)
     is_own = store.url == cached_store(settings.OBJECT_STORE_URL).url
     if is_own:
@@ -88,7 +88,7 @@ def rebuild_index(
 
 
 def _why_unsettled(outcome: RebuildOutcome, lineage: BucketLineage) -> str:
-    """Return what another run may find that this one could not read: until then a sweep would delete it."""
+    """Return what another run may find that this one could not read; a sweep would delete it."""
     unread = sum(isinstance(error, StorageError) for _, error in outcome.bad)
     if unread or lineage.bad:
         return f"{unread} objects and {len(lineage.bad)} records of lineage could not be read: run it again"
@@ -116,7 +116,7 @@ def _wanted(
 
 
 def _known(part: list[tuple[str, ObjectInfo]]) -> set[str]:
-    """Return the keys of objects that the index has already: what makes a second run quick."""
+    """Return the keys of objects that the index already has, so that a second run is fast."""
     sizes = {info.key: info.size for _, info in part}
     rows = Block.objects.filter(object_key__in=sizes, ulid__in=[path_id for path_id, _ in part])
     shards = {name[0] for _, info in part if (name := name_of(info.key))}

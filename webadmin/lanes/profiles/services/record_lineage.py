@@ -1,8 +1,8 @@
-"""Writes into the bucket what was merged into what, so that an index built from the bucket counts nothing twice.
+"""Write lineage to the bucket, so that an index rebuilt from the bucket counts nothing twice.
 
-It runs before objects are deleted, in the order of commands: while a record is missing, all of its sources exist. Also
-removals are recorded, or a restore would bring back what was dropped; and blocks that no merge of ours made, or a
-restore could take them for the result of one.
+It runs before objects are deleted, in the order of commands: while a record is missing, all of its sources exist.
+Removals are recorded too, or a rebuild would restore dropped blocks; and foreign blocks, or a rebuild could take them
+for the result of a merge.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BLOCK_ROWS_PER_ROUND = 10_000
 
 @dataclass(slots=True, kw_only=True)
 class _Part:
-    """What one job replaced in a command, or what a removal (no job) removed from one level."""
+    """The blocks that a job replaced in a command, or that a removal (no job) removed from one level."""
 
     command_index: int
     job_id: int | None
@@ -34,15 +34,15 @@ class _Part:
 
 
 def record_lineage(*, store: ObjectStore) -> int:
-    """Record all that is not recorded yet; return how many records that took. Safe to run twice and by two.
+    """Write all missing records; return their number. Safe to repeat and to run concurrently.
 
-    Raises StorageError where the store fails: what was recorded until then stays so, and nothing may be deleted.
+    Raises StorageError if the store fails: the records written so far remain, and nothing may be deleted.
     """
     mark, _ = LineageMark.objects.get_or_create(id=1)
     _record_foreign(store, mark)
     recorded, count = mark.recorded_index, 0
     while commands := _commands_after(recorded):
-        wait_for_disk()  # what a crash takes back must not stand in the bucket
+        wait_for_disk()  # commands that a crash rolls back must not be recorded in the bucket
         for part in _parts(commands):
             _write(store, part)
             count += 1
@@ -52,7 +52,7 @@ def record_lineage(*, store: ObjectStore) -> int:
 
 
 def _commands_after(index: int) -> list[int]:
-    """Return the next commands that took blocks out of the index."""
+    """Return the next commands that removed blocks from the index."""
     later = Tombstone.objects.filter(command_index__gt=index).order_by("command_index")
     return list(later.values_list("command_index", flat=True).distinct()[:COMMANDS_PER_ROUND])
 
@@ -90,8 +90,11 @@ def _write(store: ObjectStore, part: _Part) -> None:
 
 
 def _record_foreign(store: ObjectStore, mark: LineageMark) -> None:
-    """Name the compacted blocks that no job made. A row is passed by only when it was there a run ago: ids are taken
-    before the transactions commit that use them."""
+    """Record the compacted blocks that no job created.
+
+    A row is passed only when it already existed at the previous run: ids are allocated before their transactions
+    commit.
+    """
     last = Block.objects.aggregate(last=Max("id"))["last"] or 0
     upto = min(mark.seen_block, mark.foreign_block + BLOCK_ROWS_PER_ROUND)
     rows = Block.objects.filter(id__gt=mark.foreign_block, id__lte=upto, level__gt=0).order_by("id")

@@ -1,9 +1,9 @@
-"""Recovers dead letters: metadata that was written beside its object because the index could not be reached.
+"""Recover dead letters: metadata written beside its object because the index was unavailable.
 
-The oldest id comes first, whatever its shard, among those that were tried equally often: so neither one bad letter nor
-many of them ever block the rest. A bad one stays, with the reason in a row that operators see. Only when the database
-itself is not to be had does a sweep stop, and everything is kept. A letter is deleted after its block is in the index,
-so that a crash between the two makes the next sweep find a duplicate.
+The oldest id comes first, in any shard, among those with equally many attempts, so that bad letters never block the
+rest. A bad one is kept, with the reason in a row for operators. Only an unavailable database stops a sweep, and
+everything is kept. A letter is deleted after its block is in the index, so that after a crash between the two the next
+sweep finds a duplicate.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ log = logging.getLogger(__name__)
 ACTOR = "control:dead_letters"
 SWEPT = "swept"
 SWEEP_MS = 24 * 3_600_000
-"""After so long a sweep that claimed a row is over, however it ended."""
+"""Age after which the claim of a sweep on a row has expired, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Letter:
-    """An object under ``dlq/`` with a name that says which block it is about."""
+    """An object under ``dlq/`` whose name contains the block id."""
 
     info: ObjectInfo
     named: BlockKey
@@ -50,7 +50,7 @@ class Letter:
 
 @dataclass(slots=True, kw_only=True)
 class RecoveryOutcome:
-    """How many letters were recovered, were empty and went, and the keys that stay; ``stray`` keys are no letters."""
+    """Numbers of recovered and of empty, deleted letters, and the keys that are kept; ``stray`` keys are no letters."""
 
     recovered: int = 0
     empty: int = 0
@@ -59,7 +59,7 @@ class RecoveryOutcome:
 
 
 class _LetterKept(LithifyError):
-    """This letter stays for now; ``code`` says why."""
+    """The letter is kept for now; ``code`` is the reason."""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(reason)
@@ -67,15 +67,15 @@ class _LetterKept(LithifyError):
 
 
 def recover_letters(*, store: ObjectStore, limit: int = 1000) -> RecoveryOutcome:
-    """Try the ``limit`` oldest letters, those first that were tried least often.
+    """Try the ``limit`` oldest letters, those with the fewest attempts first.
 
-    A DatabaseError ends the sweep, and nothing that was not recovered is lost.
+    A DatabaseError ends the sweep; letters that were not recovered are kept.
     """
     outcome = RecoveryOutcome()
     attempts = dict(DeadLetter.objects.filter(state=LetterState.WAITING).values_list("key", "attempts"))
 
     def place(letter: Letter) -> tuple[int, str, str]:
-        # By id, not by shard: the oldest data was missing for the longest time.
+        # By id, not by shard: the oldest data has been missing longest.
         return attempts.get(letter.info.key, 0), letter.named.id, letter.info.key
 
     for letter in heapq.nsmallest(limit, _letters(store, outcome), key=place):
@@ -111,7 +111,7 @@ def recover_named(*, store: ObjectStore, keys: Iterable[str]) -> RecoveryOutcome
 def foresee_named(*, store: ObjectStore, keys: Iterable[str]) -> RecoveryOutcome:
     """Return what ``recover_named`` would do now; objects are read and nothing is changed.
 
-    Of kept letters the reason is in place of the code.
+    For kept letters the reason replaces the code.
     """
     outcome = RecoveryOutcome()
     for key in keys:
@@ -150,24 +150,24 @@ def _recover(store: ObjectStore, letter: Letter, outcome: RecoveryOutcome) -> No
         _register(store, letter)
         store.delete(key)
     except ObjectNotFound as error:
-        if error.key == key:  # another sweep was quicker
+        if error.key == key:  # recovered by a concurrent sweep
             _settle_missing(key)
             return
         _keep(letter, "object_not_found", f"the block's own object is missing: {error}", outcome)
-    except LithifyError as error:  # the letter is bad, or the store or the index cannot take it for now
+    except LithifyError as error:  # the letter is bad, or the store or the index cannot accept it now
         _keep(letter, error.code, str(error), outcome)
     else:
         outcome.recovered += 1
-        DeadLetter.objects.filter(key=key, attempts=0).delete()  # nobody saw it wait
+        DeadLetter.objects.filter(key=key, attempts=0).delete()  # it was recovered before any attempt failed
         DeadLetter.objects.filter(key=key).update(
             state=LetterState.RECOVERED, code="", reason="", last_attempt_ms=dialect.clock_ms()
         )
 
 
 def claim_letter_row(key: str, named: BlockKey, *, state: LetterState, info: ObjectInfo | None = None) -> DeadLetter:
-    """Return the row of a letter, locked until the end of the transaction; one that is not there is made in ``state``.
+    """Return the row of a letter, locked until the end of the transaction; a missing one is created in ``state``.
 
-    Recovery and the sweep of orphans go through it, so that of the two only one acts on an object.
+    Recovery and the sweep of orphans both use it, so that only one of the two acts on an object.
     """
     now_ms = dialect.clock_ms()
     DeadLetter.objects.get_or_create(
@@ -187,7 +187,7 @@ def claim_letter_row(key: str, named: BlockKey, *, state: LetterState, info: Obj
 
 
 def _claim(letter: Letter) -> None:
-    """Make the letter's row say that it waits. Raises _LetterKept while a sweep deletes the object."""
+    """Mark the letter's row as waiting. Raises _LetterKept while a sweep deletes the object."""
     with transaction.atomic(durable=True):
         row = claim_letter_row(letter.info.key, letter.named, state=LetterState.WAITING, info=letter.info)
         is_sweeping = row.last_attempt_ms > dialect.clock_ms() - SWEEP_MS
@@ -210,7 +210,7 @@ def _check_answer(answer: BlockAnswer) -> None:
 
 
 def _read(store: ObjectStore, letter: Letter) -> BlockRegistration:
-    """Return the block that a letter is about, checked against its name and its object."""
+    """Return the registration in a letter, checked against its name and its object."""
     if letter.info.size > METADATA_BYTES_MAX:
         raise _LetterKept("limit_exceeded", f"{letter.info.size} bytes are more than any metadata has")
     data = store.get(letter.info.key)
@@ -247,7 +247,7 @@ def _count(outcome: RecoveryOutcome) -> None:
 
 
 def _settle_missing(key: str) -> None:
-    """Note that a letter that waited is gone from the bucket: somebody recovered or removed it."""
+    """Record that a waiting letter is missing in the bucket: it was recovered or removed."""
     DeadLetter.objects.filter(key=key, state=LetterState.WAITING).update(
         state=LetterState.RECOVERED, last_attempt_ms=dialect.clock_ms()
     )

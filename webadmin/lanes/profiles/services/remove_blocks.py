@@ -1,8 +1,8 @@
-"""Takes blocks, or single tenants' datasets of segments, out of the index. Part of a transaction that holds the head.
+"""Remove blocks, or single tenants' datasets of segments, from the index; in a transaction that holds the head.
 
-Nothing is taken from under a worker: sources of a leased job stay until it has ended, and its results go in their
-turn. A waiting or parked job loses the source, and ends with its last one. Only what is named by id is removed, and
-each removed block gets the one tombstone that names its object.
+Workers are not affected: sources of a leased job are kept until it ends, and its results are removed later. A waiting
+or parked job loses the source, and ends with its last one. Only blocks named by id are removed, and each removed block
+gets one tombstone, which names its object.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from webadmin.schedule.services.operation import Operation, Order
 
 @dataclass(slots=True, kw_only=True)
 class Removal:
-    """A removal under way: the command it belongs to, and what it did. ``ended_jobs`` no longer count as live."""
+    """A removal in progress: its command and its results. ``ended_jobs`` no longer count as live."""
 
     cause: RemovalCause
     command_index: int
@@ -43,7 +43,7 @@ class Removal:
 def start_removal(
     run: Operation, order: Order, cause: RemovalCause, action: str, *, target: str, detail: dict[str, Any]
 ) -> Removal:
-    """Write the entry of a removal and return what ``drop_blocks`` and ``trim_segments`` work with."""
+    """Write the log entry of a removal and return the argument of ``drop_blocks`` and ``trim_segments``."""
     index = run.write(action, order, target=target, detail=detail)
     delay_ms = limits_now(run.time.now_ms).cleanup_delay_seconds * 1000
     return Removal(
@@ -61,18 +61,18 @@ def finish_removal(run: Operation, removal: Removal) -> None:
 
 
 def removable(block_ids: Collection[int]) -> list[Block]:
-    """Return those of these blocks that are live and in no worker's hands."""
+    """Return the blocks that are live and not owned by a leased job."""
     blocks = Block.objects.live().filter(id__in=block_ids).select_related("owner_job").order_by("id")
     return [block for block in blocks if block.owner_job is None or block.owner_job.state != JobState.LEASED]
 
 
 def named(blocks: Sequence[Block]) -> list[tuple[int, str]]:
-    """Return the shard and id of each block, as the log names what is dropped."""
+    """Return the shard and id of each block, as the log names dropped blocks."""
     return [(block.shard, block.ulid) for block in blocks]
 
 
 def emptied(segments: Sequence[Block], gone: Mapping[int, Collection[int]]) -> list[Block]:
-    """Return the segments that would leave the index with their last dataset."""
+    """Return the segments that would be removed with their last dataset."""
     rows = Dataset.objects.filter(block__in=segments, format=DATASET_PROFILES)
     kept = {
         block_id for block_id, position in rows.values_list("block_id", "position") if position not in gone[block_id]
@@ -81,7 +81,7 @@ def emptied(segments: Sequence[Block], gone: Mapping[int, Collection[int]]) -> l
 
 
 def drop_blocks(removal: Removal, blocks: Sequence[Block]) -> None:
-    """Make these removable blocks leave the index, whatever they wait for."""
+    """Remove these removable blocks from the index, in any queue or job."""
     for block in blocks:
         if block.state == BlockState.QUEUED:
             removal.queue_changes.add(block.queue_id, -1, -block.size_bytes)
@@ -105,10 +105,10 @@ def drop_blocks(removal: Removal, blocks: Sequence[Block]) -> None:
 
 
 def trim_segments(removal: Removal, segments: Sequence[Block], gone: Mapping[int, Collection[int]]) -> None:
-    """Take datasets (by row id of the segment: their positions) out of removable segments.
+    """Remove datasets (by row id of the segment: their positions) from removable segments.
 
-    Those that are ``emptied`` leave the index. Entries in the metadata keep their places, without name and
-    labels: merges pass over them, and nobody's position changes.
+    Those that are ``emptied`` are removed. Entries in the metadata keep their positions, without name and labels:
+    merges skip them.
     """
     empty = emptied(segments, gone)
     for segment in segments:
@@ -133,7 +133,7 @@ def without_datasets(metadata: bytes, positions: Collection[int]) -> bytes:
 
 
 def _shrink_jobs(removal: Removal, owned: Sequence[Block]) -> None:
-    """Take dropped sources out of the jobs that held them."""
+    """Remove dropped sources from the jobs that owned them."""
     held = Job.objects.filter(id__in={block.owner_job_id for block in owned}, state__in=HOLDING_STATES)
     for job in held.order_by("id"):
         lost = [block for block in owned if block.owner_job_id == job.id]
@@ -151,7 +151,7 @@ def _end(removal: Removal, job: Job) -> None:
     job.state, job.parked_kind, job.parked_reason = JobState.DISSOLVED, "", ""
     job.finished_at_ms = removal.now_ms
     JobPin.objects.filter(job=job).delete()
-    # Nothing is held any more: what went took its blame along.
+    # The failed block may be among the removed ones, so the quarantine ends.
     Quarantine.objects.filter(job=job, released_at_ms=None).update(
         released_at_ms=removal.now_ms, released_by=f"control:{removal.cause}", release_why="the block is gone"
     )

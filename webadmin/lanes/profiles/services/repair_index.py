@@ -1,7 +1,7 @@
-"""Removes from the index what the bucket's records say was merged or removed in a history that the database lost.
+"""Remove blocks that the bucket's records name as merged or removed in a history that the database lost.
 
-A database that went back in time has live blocks again whose merge was committed and recorded. Their results are in the
-bucket and count; so the blocks must go, or their data would count twice and jobs would ask for objects that are gone.
+A database that went back in time has live blocks whose merge was committed and recorded. Their results are in the
+bucket and count; so the blocks must be removed, or their data would count twice and jobs would read deleted objects.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ ACTION = "repair_index"
 
 
 def records_to_follow(records: Sequence[tuple[str, LineageRecord]]) -> list[tuple[str, LineageRecord]]:
-    """Leave out the records of a lost history that this index contradicts: it has merged one of their sources itself.
+    """Return the records without those of a lost history that contradict this index.
 
-    Their results count nowhere then, for this index holds the same data in its own.
+    A record contradicts it if the index has merged one of its sources itself: the same data is in its own result then.
     """
     own = _known_keys([key for key, _ in records])
     foreign = [(key, record) for key, record in records if key not in own and record.results]
@@ -40,10 +40,9 @@ def records_to_follow(records: Sequence[tuple[str, LineageRecord]]) -> list[tupl
 
 
 def drop_superseded(lineage: BucketLineage, *, actor: str) -> int:
-    """Remove the live blocks that records of the bucket say were replaced, and whose results are all there; return how
-    many.
+    """Remove the live blocks that records name as replaced and whose results all exist; return how many.
 
-    Running jobs lose such sources as waiting ones do: what they merge is merged already, and their results are refused.
+    Running jobs lose such sources like waiting ones: the data is merged already, and the jobs' results are refused.
     """
     live, _ = _by_state(lineage.superseded)
     names = sorted(live)
@@ -68,7 +67,7 @@ def drop_superseded(lineage: BucketLineage, *, actor: str) -> int:
 
 
 def _end_leases(block_ids: Sequence[int], *, now_ms: int) -> None:
-    """Take the jobs that hold these blocks back from their workers."""
+    """Revoke the leases of the jobs that own these blocks."""
     owners = Block.objects.filter(id__in=block_ids, state=BlockState.OWNED).values("owner_job")
     jobs = list(Job.objects.filter(id__in=owners, state=JobState.LEASED).values_list("id", flat=True))
     Job.objects.filter(id__in=jobs).update(state=JobState.WAITING, lease_expires_ms=None, progress=None)
@@ -85,7 +84,7 @@ def _known_keys(keys: Sequence[str]) -> set[str]:
 
 
 def _by_state(names: Collection[BlockName]) -> tuple[set[BlockName], set[BlockName]]:
-    """Return which of these blocks are live in the index, and which are in it and are not."""
+    """Return which of these blocks are live in the index, and which are in it but not live."""
     live: set[BlockName] = set()
     gone: set[BlockName] = set()
     states = {state.value for state in LIVE_STATES}

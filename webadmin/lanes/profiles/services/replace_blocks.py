@@ -1,6 +1,6 @@
-"""Swaps the sources of finished jobs for their results. Part of the transaction that completes them, never on its own.
+"""Replace the sources of finished jobs by their results, as part of the transaction that completes the jobs.
 
-A fixed number of statements, however many jobs there are.
+A fixed number of statements for any number of jobs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WHERE {{owned}} AND state = '{BlockState.OWNED.value}' RETURNING id, owner_job_i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """A job's swap: ``sources`` maps the row id of each source to the tenants in it."""
+    """The replacement of one job: ``sources`` maps the row id of each source to the tenants in it."""
 
     job_id: int
     sources: Mapping[int, frozenset[str]]
@@ -53,7 +53,7 @@ def replace_blocks(
     results = [result for replacement in replacements for result in replacement.results]
     with together():
         ids = interned.block_ids[: len(results)] or reserve_ids(Block, len(results))
-        retired = _retire_sources(replacements, moment)  # while the rows below are made
+        retired = _retire_sources(replacements, moment)  # runs while the rows below are built
         insert_blocks(results, interned, moment, changes, ids=ids)
         remember_ids(results, moment)
         of_results = iter(ids)
@@ -72,7 +72,7 @@ def replace_blocks(
 
 
 def _retire_sources(replacements: Sequence[Replacement], moment: InsertMoment) -> CursorWrapper:
-    """Mark all that the jobs own as replaced; each row of the answer is a block and its job."""
+    """Mark all blocks that the jobs own as replaced; each returned row is a block and its job."""
     owned, values = among(Block, "owner_job_id", [replacement.job_id for replacement in replacements])
     cursor = quick_cursor()
     cursor.execute(_RETIRE.format(owned=owned), [moment.command_index, *values])
@@ -80,7 +80,7 @@ def _retire_sources(replacements: Sequence[Replacement], moment: InsertMoment) -
 
 
 def _check_sources(replacements: Sequence[Replacement], retired: Iterable[tuple[int, int]]) -> None:
-    """Raise SourcesChanged unless the sources are what was retired."""
+    """Raise SourcesChanged unless the sources are the retired blocks."""
     sources = {(block_id, replacement.job_id) for replacement in replacements for block_id in replacement.sources}
     owned = {(block_id, job_id) for block_id, job_id in retired}
     if owned != sources:

@@ -1,8 +1,7 @@
-"""Retention: lets go of data that is older than its tenant keeps it. The rule is
-``engine.lanes.profiles.plan.retention``.
+"""Retention: drop data that is older than its tenant keeps it; see ``engine.lanes.profiles.plan.retention``.
 
-What a run would do can be read without doing it. Doing it goes part by part, each a command of its own; what the rule
-said of a part is asked again of every single block while the head is held, and only blocks named by id go.
+A dry run only reads. A run works part by part, each in its own command; the rule is checked again for every single
+block while the head is held, and only blocks named by id are removed.
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ from webadmin.schedule.services.operation import Order, operation
 log = logging.getLogger(__name__)
 
 BLOCKS_PER_COMMAND = 200
-"""The head is not held for longer than so many removals take."""
+"""Maximum number of removals per command, which bounds how long the head is held."""
 EVERYBODY = ""
 
 
 class Places(NamedTuple):
-    """Where in the index to look: the starts of partitions, and shards."""
+    """The parts of the index to search: starts of partitions, and shards."""
 
     starts: set[int]
     shards: set[int]
@@ -57,7 +56,7 @@ class Places(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiredPart:
-    """A part of the index that goes: how many blocks (or segments, which may only be trimmed) and bytes it has."""
+    """An expired part of the index: the number of blocks (or segments, which may only be trimmed) and their bytes."""
 
     part: RetentionSlice
     blocks: int
@@ -65,7 +64,7 @@ class ExpiredPart:
     marker_ms: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as commands and API show it."""
+        """Return the part as commands and API show it."""
         return {
             "tenant": self.part.tenant,
             "shard": self.part.shard,
@@ -80,7 +79,7 @@ class ExpiredPart:
 
 @dataclass(slots=True, kw_only=True)
 class RetentionReport:
-    """What a run found, the oldest first, and what it did; a dry run does nothing."""
+    """Expired parts, the oldest first, and the results; a dry run changes nothing."""
 
     is_dry_run: bool
     expired: tuple[ExpiredPart, ...]
@@ -92,7 +91,7 @@ class RetentionReport:
     command_indexes: list[int] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as commands and API show it."""
+        """Return the report as commands and API show it."""
         return {
             "dry_run": self.is_dry_run,
             "expired": [part.to_json() for part in self.expired],
@@ -106,7 +105,7 @@ class RetentionReport:
 
 
 def retention_policy() -> RetentionPolicy:
-    """Return the rules and holds in force; without a row, everybody's data is kept for 31 days."""
+    """Return the rules and holds in force; without a row, the default is 31 days."""
     keep_ms = {row.tenant: row.keep_days * DAY_MS for row in RetentionRule.objects.all()}
     default_ms = keep_ms.pop(EVERYBODY, RetentionPolicy().default_ms)
     held = LegalHold.objects.filter(ended_at=None).values_list("tenant", flat=True)
@@ -118,8 +117,8 @@ def apply_retention(
 ) -> RetentionReport:
     """Drop what is older than its tenant keeps it, the oldest first, at most ``count_max`` parts of the index.
 
-    Time is the database's wall clock, because that is the time data carries. A dry run may ask what would go at another
-    time (``at_ms``) or under other rules (``policy``).
+    Time is the database's wall-clock time, like the time of data. A dry run may use another time (``at_ms``) or other
+    rules (``policy``).
     """
     policy = policy if policy is not None and order.is_dry_run else retention_policy()
     now_ms = at_ms if at_ms is not None and order.is_dry_run else read_time().wall_ms
@@ -144,9 +143,9 @@ def apply_retention(
 
 
 def past_retention(block_ids: Collection[int], *, now_ms: int) -> set[int]:
-    """Return those of these live blocks, by row id, of which retention leaves nothing: they are not merged first.
+    """Return the row ids of the live blocks of which retention leaves nothing: they are not merged first.
 
-    A segment is among them only if all its tenants' data goes; otherwise the others' is merged.
+    A segment is among them only if the data of all its tenants has expired; otherwise the rest is merged.
     """
     policy = retention_policy()
     blocks = Block.objects.live().filter(id__in=block_ids).order_by()
@@ -183,8 +182,10 @@ def _expired_part(part: RetentionSlice, size: tuple[int, int], policy: Retention
 def _old_slices(
     policy: RetentionPolicy, now_ms: int, places: Places | None = None
 ) -> dict[RetentionSlice, tuple[int, int]]:
-    """Return the slices whose partition is old enough for some tenant, with their blocks and bytes; all of them, or
-    those in some places."""
+    """Return the slices whose partition has expired for a tenant, with blocks and bytes.
+
+    All slices, or those in ``places``.
+    """
     newest_ms = policy.newest_marker_ms(now_ms)
     if newest_ms is None:
         return {}
@@ -240,7 +241,7 @@ def _summed(rows: QuerySet, *, blocks: Count) -> QuerySet:
 
 
 def _drop_part(expired: ExpiredPart, order: Order, report: RetentionReport) -> None:
-    """Drop a part's blocks, or trim its segments, a command per batch; what a worker holds is left for a later run."""
+    """Drop a part's blocks, or trim its segments, one command per batch; leased blocks are left for a later run."""
     last_id = 0
     while True:
         ids = _block_ids(expired, last_id)
@@ -249,7 +250,7 @@ def _drop_part(expired: ExpiredPart, order: Order, report: RetentionReport) -> N
         last_id = ids[-1]
         with operation() as run:
             if LegalHold.objects.filter(tenant=expired.part.tenant, ended_at=None).exists():
-                return  # it was placed after the plan was made
+                return  # the hold was placed after planning
             blocks = removable(ids)
             if expired.part.in_segments:
                 gone = _gone_positions(expired, [block.id for block in blocks])
@@ -294,7 +295,7 @@ def _block_ids(expired: ExpiredPart, last_id: int) -> list[int]:
 
 
 def _gone_positions(expired: ExpiredPart, segment_ids: Iterable[int]) -> dict[int, list[int]]:
-    """Return, by segment, where the tenant's datasets are that are too old."""
+    """Return, by segment, the positions of the tenant's expired datasets."""
     datasets = Dataset.objects.filter(
         block__in=list(segment_ids), tenant__name=expired.part.tenant, max_time_ms__lt=expired.marker_ms
     )

@@ -1,4 +1,4 @@
-"""How long data is kept, and legal holds: the operator's side of retention. Every change is in the audit log."""
+"""Change retention rules and legal holds. Every change is recorded in the audit log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from webadmin.schedule.services.operation import Order
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleOutcome:
-    """A tenant's rule before and after; None: that of everybody."""
+    """A tenant's rule before and after; None: the default applies."""
 
     tenant: str
     before: int | None
@@ -28,14 +28,14 @@ class RuleOutcome:
     is_dry_run: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as commands and API show it."""
+        """Return the outcome as commands and API show it."""
         return {"tenant": self.tenant, "before": self.before, "after": self.after, "dry_run": self.is_dry_run}
 
 
 def set_retention(*, tenant: str, keep_days: int | None, order: Order) -> RuleOutcome:
-    """Keep a tenant's data ("": everybody's that has no rule) for so many days; 0 for ever, None as everybody's.
+    """Set the retention of a tenant ("": the default) in days; 0 keeps data forever, None removes the tenant's rule.
 
-    Setting what is set already changes nothing. Raises InvalidRule.
+    Setting the present value changes nothing. Raises InvalidRule.
     """
     _check_tenant(tenant)
     if keep_days is not None and not 0 <= keep_days <= KEEP_DAYS_MAX:
@@ -56,16 +56,16 @@ def set_retention(*, tenant: str, keep_days: int | None, order: Order) -> RuleOu
 
 
 def place_hold(*, tenant: str, order: Order) -> bool:
-    """Let nothing of the tenant be removed from now on; False if that is so already.
+    """Place a hold: nothing of the tenant is removed from now on. Return False if one is in force already.
 
-    Raises InvalidRule, and TenantBusy while a delete request of the tenant is under way: merges already leave its rows
-    out, so that a hold could not promise anything.
+    Raises InvalidRule, and TenantBusy while a delete request of the tenant is open: merges already leave its rows out,
+    so that a hold could not keep them.
     """
     _check_tenant(tenant)
     if not tenant:
         raise InvalidRule("a hold is on one tenant: name it")
     with transaction.atomic(durable=True):
-        take_head()  # whoever removes data holds it too
+        take_head()  # removals of data hold it too
         if LegalHold.objects.filter(tenant=tenant, ended_at=None).exists():
             return False
         if DeleteRequest.objects.filter(tenant__name=tenant, state=DeleteState.HIDDEN).exists():
@@ -77,7 +77,7 @@ def place_hold(*, tenant: str, order: Order) -> bool:
 
 
 def lift_hold(*, tenant: str, at: datetime, order: Order) -> bool:
-    """End the hold on a tenant; False if there is none."""
+    """End the hold on a tenant; return False if there is none."""
     lasting = LegalHold.objects.filter(tenant=tenant, ended_at=None)
     if order.is_dry_run:
         return lasting.exists()

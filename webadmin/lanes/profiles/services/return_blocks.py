@@ -15,7 +15,7 @@ from webadmin.schedule.services.operation import Operation
 
 
 def return_blocks(run: Operation, jobs: Sequence[Job]) -> None:
-    """Queue the index's blocks of these parked jobs, inside an operation that has written its entry."""
+    """Queue the blocks of these parked jobs, in an operation that has written its entry."""
     # A final block is in a job only to be rewritten without deleted data; it has no queue.
     rewrites = [job for job in jobs if job.level >= COMPACTION_LEVEL_MAX]
     Block.objects.filter(owner_job__in=rewrites, state=BlockState.OWNED).update(state=BlockState.FINAL, owner_job=None)

@@ -1,11 +1,11 @@
-"""Brings delete requests to their end: what they hide leaves the objects, and then a certificate says so.
+"""Complete delete requests: remove hidden data from the objects, then issue a certificate.
 
-Ordinary merges do most of it by the way. Beside them, a block or segment of which a request takes everything is
-dropped; a final block, which no merge would touch again, becomes a job of its own at once, and so does a queued one
-that no merge has taken by half the time to the deadline. Such a job is a merge of one block that stays on its level.
-Segments that hold data of others are left to their first merge; when half the time has passed, parked jobs over
-segments or blocks of a request are tried once more. What then still waits, and for what, the request's page says. A
-request is done when no block of the index, live or waiting for deletion, holds its data.
+Ordinary merges do most of it. In addition, blocks or segments of which a request takes everything are dropped; a final
+block, which is not merged again, gets a job of its own at once, and so does a queued one that no merge has taken by
+half the time to the deadline. Such a job is a merge of one block that stays on its level. Segments with data of other
+tenants are left to their first merge; when half the time has passed, parked jobs over segments or blocks of a request
+are retried once. The request's page shows what it still waits for. A request is done when no block of the index, live
+or waiting for deletion, contains its data.
 """
 
 from __future__ import annotations
@@ -45,13 +45,15 @@ from webadmin.schedule.services.requeue_jobs import requeue
 log = logging.getLogger(__name__)
 
 BLOCKS_PER_RUN = 100
-"""Jobs that one run may add: requests are hidden already, so that they need not take the fleet from fresh data."""
+"""Maximum number of jobs per run: the data is hidden already, so that new data has precedence."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RewriteReport:
-    """What a run did: blocks dropped whole, jobs made, parked jobs tried once more, requests done; ``late`` ones are
-    past their deadline."""
+    """Results of a run: blocks dropped whole, jobs created, parked jobs retried, requests done.
+
+    ``late`` requests are past their deadline.
+    """
 
     dropped: list[str] = field(default_factory=list)
     jobs: list[str] = field(default_factory=list)
@@ -60,7 +62,7 @@ class RewriteReport:
     late: list[int] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as commands and API show it."""
+        """Return the report as commands and API show it."""
         return {
             "dropped": self.dropped,
             "jobs": self.jobs,
@@ -71,7 +73,7 @@ class RewriteReport:
 
 
 def rewrite_masked(*, order: Order) -> RewriteReport:
-    """Do what there is to do for every request that is not done; safe to run twice."""
+    """Process every request that is not done; safe to repeat."""
     report = RewriteReport()
     requests = DeleteRequest.objects.filter(state=DeleteState.HIDDEN).select_related("tenant")
     for request in requests.order_by("command_index"):
@@ -90,12 +92,12 @@ def rewrite_masked(*, order: Order) -> RewriteReport:
 
 
 def _drop_whole(request: DeleteRequest, held: QuerySet[Dataset], order: Order, report: RewriteReport) -> None:
-    """Drop the blocks and segments of which requests take everything, also those that are parked or in quarantine."""
+    """Drop the blocks and segments of which requests take everything, including parked and quarantined ones."""
     mask = mask_of(request)
     if not mask.is_total:
         return
     blocks = Block.objects.live().filter(id__in=held.values("block_id"))
-    # Other services of the block stay, unless the request or others that take them whole mean them too.
+    # Other services keep the block, unless this or other requests take them whole.
     others = Dataset.objects.filter(block__in=blocks, format=DATASET_PROFILES)
     for taken in read_masks([mask.tenant]):
         if taken.is_total:
@@ -121,7 +123,7 @@ def _drop_whole(request: DeleteRequest, held: QuerySet[Dataset], order: Order, r
 
 
 def _taken_whole(mask: DeleteMask) -> Q:
-    """Return the condition under which a dataset is wholly taken by a mask that is total."""
+    """Return the condition that a total mask takes a dataset whole."""
     condition = Q(tenant__name=mask.tenant, masks_applied__lt=mask.index)
     return condition & Q(name__name=mask.service) if mask.service else condition
 
@@ -155,7 +157,7 @@ def _make_jobs(
 def _try_parked(
     request: DeleteRequest, held: QuerySet[Dataset], order: Order, report: RewriteReport, *, now_ms: int
 ) -> None:
-    """Let parked jobs over the request's blocks run once more; what is in quarantine would only fail again."""
+    """Retry parked jobs over the request's blocks once, except quarantined ones, which would fail again."""
     if not _is_half_over(request, now_ms):
         return
     half_ms = (request.requested_at_ms + request.deadline_at_ms) // 2
@@ -171,19 +173,19 @@ def _try_parked(
 
 
 def _is_half_over(request: DeleteRequest, now_ms: int) -> bool:
-    """Say whether half the time from the request to its deadline has passed."""
+    """Return whether half the time from the request to its deadline has passed."""
     return now_ms - request.requested_at_ms > (request.deadline_at_ms - request.requested_at_ms) // 2
 
 
 def _job_name(block: Block, request: DeleteRequest) -> str:
-    """Return the name of a rewrite: that of the job over the block alone, and for which request."""
+    """Return the name of a rewrite job: that of the job over the block alone, and the request."""
     assert block.tenant is not None
     plain = job_name([block.ulid], tenant=block.tenant.name, shard=block.shard, level=block.level)
     return f"{plain}-D{request.command_index}"
 
 
 def _own(run: Operation, blocks: Sequence[Block], names: dict[int, str]) -> None:
-    """Make a waiting job of each block."""
+    """Create a waiting job for each block."""
     memory = limits_now(run.time.now_ms).task_memory_bytes
     jobs = [
         Job(
@@ -210,7 +212,7 @@ def _own(run: Operation, blocks: Sequence[Block], names: dict[int, str]) -> None
 
 
 def _certify(request: DeleteRequest, order: Order, report: RewriteReport) -> None:
-    """Say that a request is done, if that is still so while the head is held."""
+    """Mark a request as done if that is still true while the head is held."""
     with operation() as run:
         held = concerned(mask_of(request)).exists()
         if held or not DeleteRequest.objects.filter(id=request.id, state=DeleteState.HIDDEN).exists():

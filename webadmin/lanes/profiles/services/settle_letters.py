@@ -1,4 +1,4 @@
-"""What an operator does with dead letters: try them again now, or give them up for a reason. Both can be repeated."""
+"""The operator's actions on dead letters: retry now, or discard for a reason. Both can be repeated."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from webadmin.lanes.profiles.services.recover_letters import RecoveryOutcome, re
 
 
 def retry_letters(*, keys: Sequence[str], store: ObjectStore, actor: str) -> RecoveryOutcome:
-    """Try these letters now instead of with the next sweep."""
+    """Retry these letters now instead of with the next sweep."""
     record_audit(actor=actor, action="retry_dead_letters", target=_named(keys), detail={"keys": list(keys)})
     return recover_named(store=store, keys=keys)
 
 
 def discard_letter(*, key: str, reason: str, store: ObjectStore, actor: str) -> bool:
-    """Give a waiting letter up: its object is deleted, the row keeps who and why. The block's own object stays.
+    """Discard a waiting letter: its object is deleted, the row keeps actor and reason. The block's object is kept.
 
-    False if it was discarded before. Raises LetterGone if no letter of this key waits.
+    Return False if it was discarded before. Raises LetterGone if no letter of this key is waiting.
     """
     with transaction.atomic():
         waiting = DeadLetter.objects.filter(key=key, state=LetterState.WAITING)

@@ -1,4 +1,4 @@
-"""Replaces a parked job by smaller ones over the same blocks, which wait for workers with few runs each."""
+"""Replace a parked job by smaller ones over the same blocks, which wait for workers with few attempts each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BAD_PART = "part of a job that failed too often"
 
 
 def split_job(run: Operation, job: Job, parts: Sequence[Sequence[Block]], order: Order) -> list[Job]:
-    """Make a waiting job of each part, inside an operation that has written its entry, and end ``job``.
+    """Create a waiting job for each part, in an operation that has written its entry, and end ``job``.
 
     Raises StaleSnapshot unless the parts are all the blocks of the job and it is still parked.
     """

@@ -1,7 +1,7 @@
-"""Takes away what has served its purpose: ledger rows, lineage records, scratch objects, unfinished uploads.
+"""Delete data that is no longer needed: ledger rows, lineage records, scratch objects, unfinished uploads.
 
-Each sweep is bounded per run and goes on where it is; none lists more of the bucket than the scratch folder. All ages
-leave a wide grace, so that clocks that differ by hours, and writers that pause for hours, do no harm.
+Each sweep is bounded per run and continues in the next one; none lists more of the bucket than the scratch folder. All
+ages have wide margins, so that clocks that differ by hours, and writers that pause for hours, do no harm.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DAY_MS = 24 * 3600 * 1000
 LEDGER_GRACE_MS = DAY_MS
 LEDGER_ROWS_PER_RUN = 10_000
 RECORD_GRACE_MS = 7 * DAY_MS
-"""Results that nobody wanted are told from others by the record of the merge that won; until then they are swept."""
+"""The record of the winning merge identifies uncommitted results; they are swept within this time."""
 RECORDS_PER_RUN = 500
 SCRATCH = "scratch/"
 SCRATCH_GRACE_MS = DAY_MS
@@ -34,7 +34,7 @@ SCRATCH_OBJECTS_PER_RUN = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepReport:
-    """How much one run took away."""
+    """Numbers of deletions in one run."""
 
     ledger_rows: int
     lineage_records: int
@@ -43,7 +43,7 @@ class SweepReport:
 
 
 def sweep_leftovers(*, store: ObjectStore) -> SweepReport:
-    """Run every sweep once. Safe to run twice and by two. Raises StorageError; what was done until then is done."""
+    """Run every sweep once. Safe to repeat and to run concurrently. Raises StorageError; earlier deletions remain."""
     report = SweepReport(
         ledger_rows=sweep_ledger(),
         lineage_records=sweep_lineage(store=store),
@@ -55,9 +55,9 @@ def sweep_leftovers(*, store: ObjectStore) -> SweepReport:
 
 
 def sweep_ledger() -> int:
-    """Forget accepted ids older than any that would be accepted now; return how many.
+    """Delete accepted ids older than any that would be accepted now; return how many.
 
-    Whoever imports such an old block again meets its row in the index, which also knows it.
+    An import of such an old block finds its row in the index, which also has the id.
     """
     before_ms = dialect.clock_ms() - LEDGER_MS - LEDGER_GRACE_MS
     if before_ms <= 0:
@@ -80,14 +80,14 @@ def sweep_lineage(*, store: ObjectStore) -> int:
     if removable:
         allow_deletions(store=store)
     for record, sources in removable:
-        # While another record names one of its sources as a result, this one says where that went.
+        # While another record names one of its sources as a result, this record names what replaced that result.
         makers = BlockLineage.objects.filter(result__in=sources).values("job")
         if LineageObject.objects.filter(job__in=makers).exists():
             continue
         store.delete(record.key)
         LineageObject.objects.filter(id=record.id).delete()
         count += 1
-    # After the last one it begins again: whose blocks are still there may have lost them by then.
+    # After the last one it starts again: remaining records may have lost their blocks by then.
     last = records[-1].id if len(records) == RECORDS_PER_RUN else 0
     LineageMark.objects.filter(id=1).update(swept_record=last)
     count_swept("lineage", count)
@@ -95,7 +95,7 @@ def sweep_lineage(*, store: ObjectStore) -> int:
 
 
 def sweep_scratch(*, store: ObjectStore) -> int:
-    """Delete old objects of the scratch folder, which jobs that were interrupted left there; return how many."""
+    """Delete old objects of the scratch folder, left by interrupted jobs; return how many."""
     before = (dialect.clock_ms() - SCRATCH_GRACE_MS) / 1000
     count, batches = 0, DeletionBatches(store=store)
     for info in list(islice(store.list(SCRATCH), SCRATCH_OBJECTS_PER_RUN)):
@@ -108,7 +108,7 @@ def sweep_scratch(*, store: ObjectStore) -> int:
 
 
 def _without_objects(records: Sequence[LineageObject]) -> Iterator[tuple[LineageObject, list[int]]]:
-    """Yield those records whose blocks' objects are all gone for long enough, each with its sources' rows."""
+    """Yield the records whose blocks' objects were all deleted long enough ago, each with its sources' rows."""
     before_ms = read_time().now_ms - RECORD_GRACE_MS
     sources = _sources(records)
     results = _results([record.job_id for record in records if record.job_id])

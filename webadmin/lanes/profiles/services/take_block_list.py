@@ -1,4 +1,4 @@
-"""Takes the list of blocks that a writer sends: what can be registered is, in one command; each entry is answered."""
+"""Register the valid blocks of a writer's list in one command; each entry gets its own answer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TakenList:
     answers: tuple[BlockAnswer, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the answer as it goes over the wire."""
+        """Return the answers as JSON."""
         return {"command_index": self.command_index, "blocks": [_to_json(answer) for answer in self.answers]}
 
 
@@ -37,8 +37,8 @@ def take_block_list(
     """Register the blocks of a protobuf BlockMetaList. With ``tenants``, only blocks with data of these.
 
     A sender that is limited to tenants must not learn which ids others use: its objects have to be in ``store``, and an
-    id that another tenant's block has is refused as if its object were missing. Raises InvalidBatch if the body cannot
-    be read, StorageError.
+    id of another tenant's block is refused as if its object were missing. Raises InvalidBatch if the body cannot be
+    read, StorageError.
     """
     offered = read_block_list(body, count_max=BATCH_MAX, tenants=tenants)
     if tenants:
@@ -57,7 +57,7 @@ def take_block_list(
 
 
 def _without_missing(offered: list[OfferedBlock], store: ObjectStore) -> list[OfferedBlock]:
-    """Refuse the blocks whose objects are not in the store with their size."""
+    """Refuse the blocks that have no object of their size in the store."""
 
     def checked(offer: OfferedBlock) -> OfferedBlock:
         registration = offer.registration
@@ -76,7 +76,7 @@ def _without_missing(offered: list[OfferedBlock], store: ObjectStore) -> list[Of
 def _without_foreign(
     answers: Sequence[BlockAnswer], offered: Sequence[OfferedBlock], tenants: Collection[str]
 ) -> list[BlockAnswer]:
-    """Answer ids that blocks without data of these tenants have as if the objects were missing."""
+    """Answer ids of blocks without data of these tenants as if their objects were missing."""
     registrations = [offer.registration for offer in offered if offer.registration is not None]
     differing = [answer.id for answer in answers if answer.status is AddStatus.DIFFERING]
     own = set(

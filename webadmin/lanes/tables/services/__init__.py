@@ -1,1 +1,1 @@
-"""What changes timelines: registration, the controller's cycle, commits, manifests, deletion, orders."""
+"""Services that change timelines: registration, controller cycle, commits, manifests, deletion, chunk actions."""

@@ -1,4 +1,4 @@
-"""Lets workers have tasks whose turn it is: at the controller's turn, and right after a commit made room for them."""
+"""Admit waiting tasks to the schedule, in the controller cycle and right after a commit freed their place."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ORDER = Order(actor="control:tables", why="a commit made room")
 
 
 def follow_commits(task_ids: Iterable[int]) -> None:
-    """Admit what waits in the tables of tasks that have ended. What fails is left to the controller's next turn."""
+    """Admit waiting tasks in the tables of tasks that have ended. Failures are left to the next controller cycle."""
     for source in DataSource.objects.filter(tasks__in=list(task_ids)).distinct():
         try:
             admit_tasks(source)
@@ -37,10 +37,10 @@ def follow_commits(task_ids: Iterable[int]) -> None:
 
 
 def admit_tasks(source: DataSource) -> int:
-    """Let workers have the waiting tasks of a table that there is room for now; return how many there were.
+    """Admit the waiting tasks of a table that there is room for now; return their number.
 
-    No chunk is looked at: a task of which one has changed waits for the controller, like what was put off. Raises
-    StaleSnapshot if anything but arrivals came between.
+    No chunk is analysed: a task with a changed chunk waits for the controller, like deferred chunks. Raises
+    StaleSnapshot on concurrent changes other than registrations.
     """
     row = DataSource.objects.get(id=source.id)
     tasks = {task.name: task for task in open_tasks(row)}
@@ -73,9 +73,9 @@ def admit_tasks(source: DataSource) -> int:
 def start_tasks(
     run: Operation, tasks: Mapping[str, Task], started: Sequence[str], passed: Sequence[tuple[str, int]], *, now_ms: int
 ) -> None:
-    """Let workers have the jobs of tasks, in order; remember how often others were passed over.
+    """Admit the jobs of ``started`` tasks in order; count how often the ``passed`` tasks were passed over.
 
-    Beside jobs of the tenant's other tables they stand by how urgent they are.
+    The jobs are ordered by priority among those of the tenant's other tables.
     """
     rows = [
         (
@@ -93,7 +93,10 @@ def start_tasks(
 
 
 def within_budget(names: Sequence[str], sizes: Mapping[str, int], left: int | None) -> list[str]:
-    """Return the tasks that the budget of the day still pays for, in order; one as large as the rest goes alone."""
+    """Return the leading tasks that the daily budget admits; ``left`` is its remaining bytes, None without a limit.
+
+    The last of them may exceed the budget.
+    """
     if left is None:
         return list(names)
     started = []

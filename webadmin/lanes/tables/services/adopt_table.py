@@ -1,6 +1,6 @@
-"""Makes a table of a folder of Parquet files that is there already: listed once, every footer read, nothing moved.
+"""Create a table from an existing folder of Parquet files: list it once, read every footer, move nothing.
 
-Run again it takes what is new, and keeps out what is gone; nothing else ever lists the folder.
+A rescan registers new files and quarantines missing ones. No other code lists the folder.
 """
 
 from __future__ import annotations
@@ -31,16 +31,19 @@ from webadmin.schedule.services.operation import Order, operation
 
 REFUSALS_KEPT = 100
 DRY_RUN_FILES_MAX = 1000
-"""Files that a dry run reads; the others are only counted."""
+"""Number of files that a dry run reads; the others are only counted."""
 
 Say = Callable[[str], None]
 
 
 @dataclass(slots=True)
 class Adoption:
-    """What a walk found: files by what became of them, the first refusals with their reasons, files that are in the
-    table and not in the folder any more, the number of links and special files, which no listing follows, and folders
-    that could not be checked for a table of another format."""
+    """Result of an adoption or rescan.
+
+    Files by outcome, the first refusals with reasons, files of the table that are missing from the folder, the number
+    of links and special files (which listings skip), and folders that could not be checked for a table of another
+    format.
+    """
 
     table: str
     url: str
@@ -53,12 +56,12 @@ class Adoption:
     sequence: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as the command shows it."""
+        """Return the result in the form that the command shows."""
         return asdict(self) | {"statuses": dict(self.statuses)}
 
 
 def adopt_table(new: NewTable, store: ObjectStore, *, order: Order, say: Say = lambda text: None) -> Adoption:
-    """Make a table of a folder and show its readers the first manifest. A dry run reads the first files only.
+    """Create a table from a folder and publish its first manifest. A dry run reads the first files only.
 
     Raises ForeignTable, TableRefused, TableExists, RegistrationRefused, StorageError.
     """
@@ -74,9 +77,9 @@ def adopt_table(new: NewTable, store: ObjectStore, *, order: Order, say: Say = l
 
 
 def rescan_table(source: DataSource, store: ObjectStore, *, order: Order, say: Say = lambda text: None) -> Adoption:
-    """Take the files of a table's folder that it does not have yet; keep out those it has that are gone.
+    """Register new files of a table's folder; quarantine files that are missing from it.
 
-    Raises ForeignTable; then nothing was read, and the table is paused unless this is a dry run.
+    Raises ForeignTable before anything is read; the table is then paused, unless this is a dry run.
     """
     with pause_foreign(source, is_dry_run=order.is_dry_run):
         check_contents(store)
@@ -106,7 +109,7 @@ def _walk(source: DataSource, store: ObjectStore, order: Order, say: Say) -> Ado
         DataSource.objects.filter(id=source.id).update(partition_columns=list(keys))
     visible = Segment.objects.filter(source=source, state=SegmentState.VISIBLE, is_tombstone=False)
     missed = sorted(set(visible.values_list("path", flat=True)) - seen)
-    adoption.gone = [path for path in missed if not _is_there(store, path)]  # outputs may have come meanwhile
+    adoption.gone = [path for path in missed if not _is_there(store, path)]  # outputs may be new since the listing
     if source.published and read_pointer(store) is None:
         _note(
             adoption,
@@ -131,7 +134,7 @@ def _is_there(store: ObjectStore, path: str) -> bool:
 
 
 def _keep_out_gone(source: DataSource, paths: Sequence[str], order: Order) -> None:
-    """Let readers see the table without files that somebody deleted: with them they could read nothing of it."""
+    """Quarantine files that were deleted from the store: readers could not read the table with them."""
     with operation() as run:
         row = dialect.locked(DataSource.objects.filter(id=source.id)).get()
         lost = Segment.objects.filter(source=row, path__in=paths, state=SegmentState.VISIBLE)
@@ -148,7 +151,7 @@ def _keep_out_gone(source: DataSource, paths: Sequence[str], order: Order) -> No
 def _fitting(
     source: DataSource, batch: Iterable[FoundFile], keys: tuple[str, ...] | None, order: Order, adoption: Adoption
 ) -> tuple[tuple[str, ...] | None, list[FoundFile]]:
-    """Return the files whose folders name the same partition keys as all others; keep the rest apart."""
+    """Return the files whose folders have the same partition keys as all others; quarantine the rest."""
     fitting, strangers = [], []
     for file in batch:
         try:

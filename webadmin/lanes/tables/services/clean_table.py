@@ -1,7 +1,7 @@
-"""Deletes what nobody reads any more: replaced files, old manifests, outputs that were never committed.
+"""Delete replaced files, old manifests, and outputs that were never committed.
 
-A replaced file goes ``deletion_delay_seconds`` after the pointer has moved past it, so that who reads by an older
-manifest finishes with exact rows. Before anything goes the pointer is looked at.
+A replaced file is deleted ``deletion_delay_seconds`` after the pointer has passed it, so that readers of an older
+manifest still get exact rows. The pointer is checked before any deletion.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from webadmin.schedule.services.guard_deletions import DeletionBatches
 log = logging.getLogger(__name__)
 
 FILES_MAX = 2000
-"""Objects of each kind that one round deletes of a table."""
+"""Maximum number of objects of each kind that one round deletes from a table."""
 MANIFEST_DELAYS = 2
-"""Old manifests stay so many times as long as replaced files."""
+"""Old manifests are kept for this multiple of the delay of replaced files."""
 
 
 @dataclass(slots=True)
 class CleanReport:
-    """How many objects went, and how many would not."""
+    """Numbers of objects deleted and of failed deletions."""
 
     files: int = 0
     outputs: int = 0
@@ -43,9 +43,9 @@ class CleanReport:
 def clean_table(source: DataSource, store: ObjectStore) -> CleanReport:
     """Delete what is due.
 
-    Raises StorageError, BadObject if the pointer cannot be read, ForeignTable if a replaced file lies in a table of
-    another format: then it may be one of that table's files, so nothing is deleted and the table is paused. Raises
-    LogBehind if the database went back in time.
+    Raises StorageError, BadObject if the pointer cannot be read, LogBehind if the database was restored to an earlier
+    state. Raises ForeignTable if a replaced file lies in a table of another format: it may be a file of that table, so
+    nothing is deleted and the table is paused.
     """
     report = CleanReport()
     delay_ms = Policy.objects.values_list("deletion_delay_seconds", flat=True).get(source=source) * 1000
@@ -123,7 +123,7 @@ def _delete_output(
 
 
 def _may_be_written(output: DiscardedOutput) -> bool:
-    """Say whether a task is at work where something was left: its outputs have names like these."""
+    """Return whether a running task may write files with the names of this discarded output."""
     if output.task is None:
         return False
     starts = TaskChunk.objects.filter(task=output.task).values("start_ms")
@@ -132,6 +132,6 @@ def _may_be_written(output: DiscardedOutput) -> bool:
 
 
 def _in_timeline(source_id: int, paths: list[str]) -> set[str]:
-    """Return those of these files that the timeline knows, whether readers see them or not."""
+    """Return those of these files that the timeline records, visible or not."""
     rows = Segment.objects.filter(source=source_id, path__in=paths).exclude(state=SegmentState.DELETED)
     return set(rows.values_list("path", flat=True))

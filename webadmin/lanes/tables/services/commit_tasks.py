@@ -1,7 +1,7 @@
-"""Puts results in the place of what was merged, chunk by chunk. Part of the transaction that ends the jobs.
+"""Replace merged files by results, chunk by chunk, in the transaction that completes the jobs.
 
-What came in meanwhile decides: a chunk is published, published with late files beside the outputs, or given up, and
-then its outputs are discarded. Chunks that share a segment go together, since files are seen whole or not at all.
+Changes since planning decide: a chunk is published, published with late files beside its outputs, or aborted and its
+outputs discarded. Chunks that share a segment commit together, since a file is visible as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from webadmin.schedule.lanes import SwapMoment
 log = logging.getLogger(__name__)
 
 DISCARD_DELAY_MS = 60_000
-"""Outputs of a chunk that was given up go after this: nobody ever saw them."""
+"""Delay before outputs of an aborted chunk are deleted; they were never visible."""
 _OUTCOMES = {
     Verdict.PUBLISH: ChunkOutcome.PUBLISHED,
     Verdict.CARRY_OVER: ChunkOutcome.CARRIED_OVER,
@@ -50,7 +50,7 @@ class Completion:
 
 
 def commit_tasks(completions: Sequence[Completion], moment: SwapMoment) -> None:
-    """Commit the chunks of these tasks. Raises SourcesChanged if one of them is not open any more."""
+    """Commit the chunks of these tasks. Raises SourcesChanged if a task is no longer open."""
     wanted = [one.task_id for one in completions]
     sources = sorted(set(Task.objects.filter(id__in=wanted).values_list("source_id", flat=True)))
     held = {row.id: row for row in dialect.locked(DataSource.objects.filter(id__in=sources).order_by("id"))}
@@ -63,7 +63,7 @@ def commit_tasks(completions: Sequence[Completion], moment: SwapMoment) -> None:
 
 
 class _Commit:
-    """One task while it is committed; its table is held."""
+    """The commit of one task; its table is locked."""
 
     def __init__(self, task: Task, source: DataSource, done: Completion, moment: SwapMoment) -> None:
         self.task = task
@@ -116,7 +116,7 @@ class _Commit:
         return decide_commits(planned, found, now_ms=self.now_ms, partial_visibility=False)
 
     def _hide(self, published: Sequence[ChunkCommit]) -> set[tuple[int, int]]:
-        """Let the merged files be seen no more; return their intervals."""
+        """Mark the merged files as replaced; return the intervals of those that touch several chunks."""
         keys = {key for one in published for key in self.chunks[one.start_ms].keys}
         keys -= self._tombstones_beyond(keys, published)
         planned = Segment.objects.filter(id__in=keys, source=self.source, state=SegmentState.VISIBLE)
@@ -131,7 +131,7 @@ class _Commit:
         return wide
 
     def _tombstones_beyond(self, keys: set[int], published: Sequence[ChunkCommit]) -> set[int]:
-        """Return the tombstones that reach beyond what is published: they go on hiding there."""
+        """Return the tombstones that extend beyond the published chunks; they stay visible."""
         inside = merged((one.start_ms, one.end_ms) for one in published)
         wide = Segment.objects.filter(id__in=keys, is_tombstone=True, is_spanning=True)
         return {
@@ -141,7 +141,7 @@ class _Commit:
         }
 
     def _publish(self, commit: ChunkCommit) -> None:
-        """Let the outputs of a chunk be seen, and beside them what came meanwhile."""
+        """Publish the outputs of a chunk, and stamp late files after them."""
         result = self.done.chunks.get(commit.start_ms)
         outputs = [] if result is None else list(result.outputs)
         rows = [
@@ -188,7 +188,10 @@ class _Commit:
         )
 
     def _is_of_this_policy(self) -> bool:
-        """Say whether the task was planned under the policy of now: else its outputs are judged like any other."""
+        """Return whether the task was planned under the current policy.
+
+        Otherwise its outputs are analysed like other files.
+        """
         return self.task.fingerprint == self.policy.fingerprint()
 
     def _note_chunks(self, commits: Sequence[ChunkCommit]) -> None:
@@ -205,7 +208,7 @@ class _Commit:
         TaskChunk.objects.bulk_update(self.chunks.values(), names, batch_size=500)
 
     def _discard(self, aborted: Sequence[ChunkCommit]) -> None:
-        """Ask for the deletion of outputs that nobody will see."""
+        """Schedule the deletion of outputs of aborted chunks."""
         DiscardedOutput.objects.bulk_create(
             DiscardedOutput(
                 source=self.source,

@@ -1,4 +1,4 @@
-"""Ends tasks, whatever their jobs do. Inside an operation with a log entry, by whom the table is held."""
+"""End tasks and cancel their jobs, inside an operation with a log entry whose caller holds the table's lock."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from webadmin.schedule.services.give_blocks_back import end_jobs
 from webadmin.schedule.services.operation import Operation
 
 SWEEP_DELAY_MS = 3_600_000
-"""So long after a run nothing of what it left is deleted: who lost a lease may write a little longer."""
+"""Delay before files left by a run are deleted: a worker that lost its lease may write a little longer."""
 
 
 def end_tasks(run: Operation, tasks: Sequence[Task], state: TaskState, *, because: str) -> None:
-    """End open tasks and their jobs; their chunks belong to nobody. A worker finds its lease gone at its next poll."""
+    """End open tasks, cancel their jobs and free their chunks. A worker finds its lease revoked at its next poll."""
     ids = [task.id for task in tasks]
     jobs = Job.objects.filter(tables_task__in=ids, state__in=[one.value for one in HOLDING_STATES])
     end_jobs(run, list(jobs), because=because or "its task has ended")
@@ -29,7 +29,7 @@ def end_tasks(run: Operation, tasks: Sequence[Task], state: TaskState, *, becaus
 
 
 def close_tasks(tasks: Sequence[Task], state: TaskState, *, because: str = "") -> None:
-    """Write down that tasks are over, and what their runs may have left in the store."""
+    """Record that tasks have ended, and what their runs may have left in the store."""
     ids, now_ms = [task.id for task in tasks], dialect.clock_ms()
     Task.objects.filter(id__in=ids, state=TaskState.OPEN).update(
         state=state, finished_at_ms=now_ms, ended_because=because[:REASON_MAX]
@@ -41,7 +41,7 @@ def close_tasks(tasks: Sequence[Task], state: TaskState, *, because: str = "") -
 
 
 def _release_chunks(task_ids: Sequence[int], because: str) -> None:
-    """Let chunks be of no task: those still worth compacting are planned again at the controller's next turn."""
+    """Free the chunks of tasks; those still worth compacting are planned in the next controller cycle."""
     chunks = list(Chunk.objects.filter(task__in=task_ids))
     for chunk in chunks:
         chunk.task = None
@@ -50,7 +50,7 @@ def _release_chunks(task_ids: Sequence[int], because: str) -> None:
 
 
 def note_remnants(tasks: Sequence[Task], now_ms: int) -> None:
-    """Ask for the deletion of what runs without a result may have written, by what the names of outputs begin with."""
+    """Schedule the deletion of files that runs without a result may have written, by prefix of output names."""
     ran = Attempt.objects.exclude(outcome=AttemptOutcome.COMPLETED).filter(job__tables_task__in=tasks)
     ids = set(ran.values_list("job__tables_task", flat=True))
     folders: dict[int, set[str]] = {task_id: set() for task_id in ids}

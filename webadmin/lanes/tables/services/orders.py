@@ -1,4 +1,4 @@
-"""What operators want of chunks: never compact them, do it now, try them again; and files that may be read again."""
+"""Operator actions on chunks and bad files: exclude, compact now, retry, release."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from webadmin.schedule.services.operation import OperationOutcome, Order
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunksChanged:
-    """The chunks that an order is about: the whole ones that its interval touches."""
+    """The whole chunks that an interval touches, and which an action changed."""
 
     interval: Interval
     chunks: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as the order's page shows it."""
+        """Return the result in the form that the action's page shows."""
         return {"start_ms": self.interval[0], "end_ms": self.interval[1], "chunks": self.chunks}
 
 
 def order_chunks(source: DataSource, interval: Interval, kind: ChunkOrderKind, *, order: Order) -> ChunksChanged:
-    """Never compact the chunks that an interval touches, or do it now. Raises IntervalRefused."""
+    """Exclude the chunks that an interval touches, or compact them now, by ``kind``. Raises IntervalRefused."""
     with transaction.atomic():
         row, told = _about(source, interval)
         if order.is_dry_run:
@@ -56,7 +56,7 @@ def order_chunks(source: DataSource, interval: Interval, kind: ChunkOrderKind, *
 
 
 def end_orders(source: DataSource, interval: Interval, kind: ChunkOrderKind, *, order: Order) -> int:
-    """Take back what was ordered of this kind for chunks that an interval touches; return how many orders."""
+    """End the active actions of this kind on chunks that an interval touches; return their number."""
     with transaction.atomic():
         row, told = _about(source, interval)
         start, end = told.interval
@@ -72,7 +72,7 @@ def end_orders(source: DataSource, interval: Interval, kind: ChunkOrderKind, *, 
 
 
 def retry_chunks(source: DataSource, interval: Interval, *, order: Order) -> int:
-    """Let quarantined chunks be tried again; return how many there were."""
+    """Release quarantined chunks for another attempt; return their number."""
     with transaction.atomic():
         row, told = _about(source, interval)
         start, end = told.interval
@@ -87,10 +87,11 @@ def retry_chunks(source: DataSource, interval: Interval, *, order: Order) -> int
 
 
 def release_files(source: DataSource, store: ObjectStore, paths: Sequence[str], *, order: Order) -> list[str]:
-    """Let files be seen again that could not be read, once they are repaired; return those that are released.
+    """Release quarantined files after repair; return the paths released.
 
-    One that was in the timeline is read anew and comes in like a late file, or stays out for what is wrong with it now.
-    One that never was is forgotten: register it anew. Raises RegistrationRefused.
+    A file that was in the timeline is read again and added like a late file, or stays in quarantine with its current
+    error. The record of a file that was never in the timeline is deleted: register it again. Raises
+    RegistrationRefused.
     """
     row = DataSource.objects.select_related("policy").get(id=source.id)
     held = BadFile.objects.filter(source=row, released_at_ms=None, path__in=list(paths)).select_related("segment")
@@ -125,10 +126,10 @@ def release_files(source: DataSource, store: ObjectStore, paths: Sequence[str], 
 
 
 def release_since(place: str, since_ms: int, order: Order) -> list[OperationOutcome]:
-    """Release the files of a table that merges failed on and that were kept out since then (wall time)."""
+    """Release the files of a table quarantined by failed merges since ``since_ms`` (wall time)."""
     tenant, _, name = place.partition("/")
     source = DataSource.objects.filter(tenant=tenant, name=name).first()
-    if source is None:  # deleted meanwhile
+    if source is None:  # deleted since
         return []
     held = BadFile.objects.filter(source=source, released_at_ms=None, at_ms__gte=since_ms, job__isnull=False)
     paths = list(held.order_by("id").values_list("path", flat=True))
@@ -152,7 +153,7 @@ def _about(source: DataSource, interval: Interval) -> tuple[DataSource, ChunksCh
 
 
 def _look_again(source: DataSource, interval: Interval) -> None:
-    """Let the controller look at those chunks of an interval that it knows."""
+    """Mark the known chunks of an interval as changed."""
     start, end = interval
     Chunk.objects.filter(source=source, start_ms__gte=start, end_ms__lte=end).update(is_dirty=True)
     DataSource.objects.filter(id=source.id).update(is_dirty=True, turn=F("turn") + 1)

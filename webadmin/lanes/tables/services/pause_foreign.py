@@ -1,4 +1,4 @@
-"""Pauses a table whose folder turns out to belong to a table of another format, so that none of its files is merged."""
+"""Pause a table whose folder belongs to a table of another format, so that none of its files is merged."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ACTOR = "control:tables"
 
 @contextmanager
 def pause_foreign(source: DataSource, *, is_dry_run: bool) -> Iterator[None]:
-    """Pause the table if the block raises ForeignTable, unless in a dry run, and raise it on.
+    """Pause the table if the block raises ForeignTable, unless in a dry run, and re-raise.
 
-    Files that are replaced already stay.
+    Files that are already replaced are not deleted.
     """
     try:
         yield

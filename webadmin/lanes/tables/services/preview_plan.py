@@ -1,4 +1,4 @@
-"""Says what would be done with a whole table, by its policy or another, and whether it would come to rest."""
+"""Plan a whole table without changes, under its own or another policy, and forecast a second plan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from webadmin.lanes.tables.segment_view import whole_timeline
 
 
 def preview_plan(source: DataSource, changes: Mapping[str, Any] | None = None) -> PlanForecast:
-    """Plan a whole table anew, as if no task waited or ran; ``changes`` are settings as ``alter_table`` takes them.
+    """Return the plan of a whole table as if it had no tasks; ``changes`` are settings as ``alter_table`` takes them.
 
     Reads every segment: for operators, not for control tasks. Raises TableRefused.
     """

@@ -1,9 +1,9 @@
-"""Shows readers what the database says: writes a manifest of all that is visible, then moves the pointer to it.
+"""Publish the database state to readers: write a manifest of all visible files, then move the pointer to it.
 
-The database is the truth; a table whose sequence is ahead of what was published is written anew until both are equal.
-Every step can break off and is done again: a manifest of the same sequence has the same bytes, and the pointer never
-goes back. A pointer that the database does not know is from a history that it lost: publishing and deletions stop until
-an operator scans the table again, which continues behind that pointer.
+The database is authoritative; a table whose sequence is ahead of the published one is written until both are equal.
+Every step may be interrupted and repeated: a manifest of the same sequence has the same bytes, and the pointer never
+moves back. A pointer unknown to the database comes from a lost history: publishing and deletions stop until an operator
+rescans the table, which continues after that pointer.
 """
 
 from __future__ import annotations
@@ -37,36 +37,36 @@ from webadmin.lanes.tables.task_models import Manifest
 log = logging.getLogger(__name__)
 
 TURN_MS = 120_000
-"""For so long a publisher has the table to itself; one that was killed is waited for that long."""
+"""Lease of a publisher, after which a killed one is replaced."""
 ROUNDS_MAX = 5
-"""So often one publisher begins again because the table has changed meanwhile."""
+"""Maximum number of attempts of one publisher when the table changes concurrently."""
 ROWS_AT_ONCE = 5_000
 _COLUMNS = ("path", "size_bytes", "row_count", "start_ms", "end_ms", "first_ms", "last_ms", "version")
 
 
 class PointerAhead(LithifyError):
-    """The pointer names a manifest that the database does not know: the database is older than the table."""
+    """The pointer names a manifest unknown to the database: the database is older than the table."""
 
     code = "pointer_ahead"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """What readers see now; ``is_written`` says that this call moved the pointer."""
+    """The published state; ``is_written`` is set if this call moved the pointer."""
 
     sequence: int
     is_written: bool
 
 
 def tables_behind() -> list[DataSource]:
-    """Return the tables whose readers do not see what the database says."""
+    """Return the tables whose published manifest is behind the database."""
     return list(DataSource.objects.filter(sequence__gt=F("published")).order_by("id"))
 
 
 def publish_manifest(source: DataSource, store: ObjectStore) -> Published:
-    """Bring manifest and pointer up to date. Somebody else who is at it is left alone.
+    """Bring manifest and pointer up to date, unless another publisher holds the lease.
 
-    Raises PointerAhead, BadObject (the pointer there is none), StorageError.
+    Raises PointerAhead, BadObject (the pointer is invalid), StorageError.
     """
     if not _take_turn(source):
         return Published(sequence=source.published, is_written=False)
@@ -97,9 +97,10 @@ def _sequences(source: DataSource) -> tuple[int, int]:
 
 
 def visible_manifest(source: DataSource) -> EncodedManifest | None:
-    """Return the manifest of all that is visible now, None if that changed while it was read.
+    """Return the manifest of all visible files, None if the table changed during the read.
 
-    Rows are read and written a few thousand at a time: of a million files there are the bytes of the manifest only.
+    Rows are read and encoded a few thousand at a time: for a million files only the bytes of the manifest are in
+    memory.
     """
     row = DataSource.objects.get(id=source.id)
     visible = Segment.objects.filter(source=row, state=SegmentState.VISIBLE, is_tombstone=False)
@@ -126,7 +127,7 @@ def visible_manifest(source: DataSource) -> EncodedManifest | None:
 def _publish(source: DataSource, store: ObjectStore, manifest: EncodedManifest) -> None:
     try:
         pointer = write_manifest(store, manifest)
-    except ManifestExists as error:  # no pointer leads to it, so no reader sees it
+    except ManifestExists as error:  # no pointer refers to it, so no reader sees it
         log.warning("manifest_exists table=%s reason=%s", source, error)
         DataSource.objects.filter(id=source.id, sequence=manifest.sequence).update(sequence=F("sequence") + 1)
         return
@@ -144,9 +145,9 @@ def _unknown_pointer(pointer: Pointer, sequence: int) -> str:
 
 
 def continue_behind_pointer(source: DataSource, store: ObjectStore) -> None:
-    """Let the next manifest come after a pointer that the database does not know; a pointer that it knows stays.
+    """Continue the sequence after a pointer unknown to the database; a known pointer is left unchanged.
 
-    Only for an action that read the whole folder. Raises PointerAhead if no sequence is left, BadObject, StorageError.
+    Only for callers that listed the whole folder. Raises PointerAhead if no sequence is left, BadObject, StorageError.
     """
     pointer = read_pointer(store)
     if pointer is None:
@@ -166,7 +167,7 @@ def _is_known(source: DataSource, pointer: Pointer) -> bool:
 
 
 def _note(source: DataSource, manifest: EncodedManifest, pointer: Pointer) -> None:
-    """Write down what readers see now, and from when on what they do not see may be deleted."""
+    """Record what is published, and from when replaced files may be deleted."""
     now_ms = dialect.clock_ms()
     with transaction.atomic():
         row = dialect.locked(DataSource.objects.filter(id=source.id)).get()
@@ -195,9 +196,10 @@ def _note(source: DataSource, manifest: EncodedManifest, pointer: Pointer) -> No
 
 
 def is_shown(source: DataSource, store: ObjectStore) -> bool:
-    """Say whether the pointer in the store is the one that was published last; one that was put back is replaced.
+    """Return whether the pointer in the store is the one published last.
 
-    Nothing is deleted before this was seen.
+    Otherwise an older or missing pointer is scheduled for publication, and a newer one is recorded as an error. Must be
+    checked before any deletion.
     """
     published = _sequences(source)[1]
     there = read_pointer(store)

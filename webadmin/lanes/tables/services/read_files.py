@@ -1,4 +1,4 @@
-"""Reads what files say of themselves before they come into a timeline; each is answered by itself."""
+"""Read the footers of files before registration, with a separate result for each file."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from webadmin.lanes.tables.models import DataSource
 from webadmin.lanes.tables.policies import chunks_of, granularity_of
 
 THREADS = 8
-"""Footers are read so many at a time: what takes long is waiting for the store."""
+"""Number of footers read concurrently; the time is dominated by store latency."""
 FIRST_TIME_MS = -62_135_596_800_000
 LAST_TIME_MS = 253_370_764_799_999
-"""From the year 1 to the end of 9998: what calendars can count."""
+"""End of the year 9998, the limit of calendar arithmetic (which begins with the year 1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedFile:
-    """A file somebody wants to be in a table. ``size_bytes`` and ``checksum`` (an etag, a CRC) as far as known."""
+    """A file offered for registration. ``size_bytes`` and ``checksum`` (an ETag, a CRC) are optional."""
 
     path: str
     size_bytes: int | None = None
@@ -35,9 +35,9 @@ class OfferedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFile:
-    """A file that was read: its footer, or a stable code and a message that say why it cannot be in the table.
+    """A file that was read: its footer, or a stable code and a message why it cannot be in the table.
 
-    ``is_damaged``: the object itself cannot be used, whoever asks; ``error`` is what reading it raised then.
+    ``is_damaged`` is set if the object itself is unusable; ``error`` is then the exception of the read.
     """
 
     offered: OfferedFile
@@ -49,7 +49,7 @@ class ReadFile:
 
 
 def read_files(source: DataSource, store: ObjectStore, offered: Sequence[OfferedFile]) -> list[ReadFile]:
-    """Read the footers of these files, some at a time; return them in the order given."""
+    """Read the footers of these files concurrently; return the results in the given order."""
     if not offered:
         return []
     granularity = granularity_of(source.policy)
@@ -94,7 +94,7 @@ def _read(source: DataSource, store: ObjectStore, one: OfferedFile) -> ReadFile:
 
 
 def path_refusal(path: str) -> str:
-    """Return why no file of a table can lie there, "" if one can."""
+    """Return why no file of a table can have this path, "" if one can."""
     if len(path) > PATH_MAX:
         return f"the path has {len(path)} characters, at most {PATH_MAX} are kept"
     try:

@@ -1,6 +1,6 @@
-"""Brings files into a timeline, and drops intervals of it: one transaction, so that readers see all of it or nothing.
+"""Register files in a timeline and drop intervals, each call in one transaction.
 
-The files were read before: what is decided here rests on their facts and on what the timeline holds now.
+The files were read before: decisions use their facts and the current timeline.
 """
 
 from __future__ import annotations
@@ -38,8 +38,11 @@ Columns = Callable[[DataSource], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFacts:
-    """What was read of a file: ``path`` below the table's URL, its least and greatest time (both in it), and what tells
-    it from another of the same path and size."""
+    """Facts read from a file.
+
+    ``path`` is relative to the table's URL; the smallest and largest time are both inclusive. The checksum
+    distinguishes it from another file of the same path and size.
+    """
 
     path: str
     size_bytes: int
@@ -55,8 +58,10 @@ class FileFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """What became of a call: the sequence from which readers see it, files that are in, known before, and those that
-    were stamped anew or are not seen any more."""
+    """Result of a call: the sequence in which readers see it, and its files.
+
+    The files are those added, already known, restamped and replaced.
+    """
 
     sequence: int
     added: tuple[str, ...] = ()
@@ -68,7 +73,7 @@ class Registered:
 
 @dataclass(slots=True)
 class _Call:
-    """A call while it holds the table."""
+    """A call in progress; it holds the table's lock."""
 
     source: DataSource
     granularity: Granularity
@@ -88,11 +93,10 @@ def add_files(
     columns: Columns | None = None,
     refused: int = 0,
 ) -> Registered:
-    """Bring files in, beside what is there (append) or in the place of all within ``interval`` (replace).
+    """Register files beside existing ones (append) or in place of all within ``interval`` (replace).
 
-    Files that are in already are left as they are. ``columns`` says, of the table as it is then, what its row is to say
-    of its schema; None: that stays.
-    Raises RegistrationRefused, and then nothing has changed.
+    Files already registered are left unchanged. ``columns`` computes the new schema columns of the table's row from the
+    locked row; None leaves them unchanged. Raises RegistrationRefused; nothing is changed then.
     """
     if (interval is None) == (mode is RegistrationMode.REPLACE):
         raise RegistrationRefused("an interval is said of what is replaced, and only of that")
@@ -110,7 +114,7 @@ def add_files(
 
 
 def drop_interval(source: DataSource, interval: Interval, *, order: Order) -> Registered:
-    """Let nothing be seen of an interval of whole chunks; its files are deleted later. Raises RegistrationRefused."""
+    """Hide the files of an interval of whole chunks; they are deleted later. Raises RegistrationRefused."""
     with transaction.atomic():
         call, _ = _begin(source, order, ())
         arrival = _arrival(call, [], RegistrationMode.DROP, interval)
@@ -120,7 +124,7 @@ def drop_interval(source: DataSource, interval: Interval, *, order: Order) -> Re
 
 
 def _begin(source: DataSource, order: Order, files: Sequence[FileFacts]) -> tuple[_Call, dict[int, FileFacts]]:
-    """Take the table; tell files that are new from those that are in."""
+    """Lock the table; return the call and the files that are new."""
     row = dialect.locked(DataSource.objects.filter(id=source.id)).get()
     policy = Policy.objects.get(source=row)
     call = _Call(row, granularity_of(policy), order, dialect.clock_ms())
@@ -139,7 +143,7 @@ def _begin(source: DataSource, order: Order, files: Sequence[FileFacts]) -> tupl
 
 
 def known_files(source: DataSource, paths: Sequence[str]) -> dict[str, tuple[int, str]]:
-    """Return size and checksum of those of these files that are in the table, or were and are not deleted yet."""
+    """Return size and checksum of the given files that the table has, or had and has not deleted yet."""
     found: dict[str, tuple[int, str]] = {}
     for first in range(0, len(paths), ROWS_PER_STATEMENT):
         rows = Segment.objects.filter(source=source, path__in=paths[first : first + ROWS_PER_STATEMENT])
@@ -149,7 +153,7 @@ def known_files(source: DataSource, paths: Sequence[str]) -> dict[str, tuple[int
 
 
 def is_same(known: tuple[int, str], size_bytes: int, checksum: str) -> bool:
-    """Say whether a file is the one of its path that is in the table; checksums count where both sides have one."""
+    """Return whether a file equals the registered one of its path; checksums are compared only if both are known."""
     size, told = known
     return size == size_bytes and (not checksum or not told or told == checksum)
 
@@ -174,7 +178,7 @@ def _arrival(
 
 
 def _with_paths(message: str, facts: Mapping[int, FileFacts]) -> str:
-    """Name the file that a refusal is about."""
+    """Add the path of the file to a refusal that names its number."""
     for number, fact in facts.items():
         if message.startswith(f"file {number} "):
             return f"{fact.path} {message.removeprefix(f'file {number} ')}"
@@ -205,7 +209,7 @@ def _apply(
     refused: int,
     dropped: Interval | None = None,
 ) -> Registered:
-    """Write down what comes in; the table is ours until the transaction ends."""
+    """Write the changes of a call; the table stays locked until the transaction ends."""
     source, sequence = call.source, call.source.sequence + 1
     told = _told(call, arrival, sequence)
     hidden = Segment.objects.filter(id__in=arrival.hidden, source=source, state=SegmentState.VISIBLE)
@@ -260,7 +264,7 @@ def _detail(told: Registered, registration: Registration, order: Order) -> dict[
 
 
 def restamp(source: DataSource, stamps: Sequence[Stamp], granularity: Granularity) -> None:
-    """Give files that are there another place in the timeline, under a version that nothing there has."""
+    """Move existing files to another place in the timeline, under a version that is unused there."""
     if not stamps:
         return
     rows = [

@@ -1,4 +1,7 @@
-"""One round of what control tasks do for tables: plan, settle failures, publish, clean; one in trouble stops none."""
+"""One round of the control tasks of tables: plan, settle failures, publish, delete.
+
+An error in one table does not stop the others.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ TABLES_PER_ROUND = 200
 
 @dataclass(slots=True)
 class PlanRound:
-    """What turns of controllers did, and which tables were refused or in trouble, and why."""
+    """Result of controller cycles, and the tables that were refused or failed, with reasons."""
 
     tables: int = 0
     analysed: int = 0
@@ -35,14 +38,14 @@ class PlanRound:
 
 @dataclass(slots=True)
 class PublishRound:
-    """Tables whose manifest was written, and those whose was not, with the reason."""
+    """Tables whose manifest was written, and those that failed, with reasons."""
 
     published: dict[str, int] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
 
 def plan_tables(*, count: int = TABLES_PER_ROUND) -> PlanRound:
-    """Take a turn for every table that is due."""
+    """Run a controller cycle for every table that is due, at most ``count``."""
     outcome = PlanRound()
     for source in due_tables(dialect.clock_ms(), count):
         outcome.tables += 1
@@ -62,7 +65,7 @@ def plan_tables(*, count: int = TABLES_PER_ROUND) -> PlanRound:
 
 
 def settle_failures(stores: OpenStore) -> FailureReport:
-    """Look at every task whose job fails."""
+    """Examine every task whose job fails."""
     report = FailureReport()
     for task in failing_tasks():
         try:
@@ -73,7 +76,7 @@ def settle_failures(stores: OpenStore) -> FailureReport:
 
 
 def publish_tables(stores: OpenStore) -> PublishRound:
-    """Show readers of every table what the database says."""
+    """Publish the manifest of every table that is behind."""
     outcome = PublishRound()
     for source in tables_behind():
         try:
@@ -88,7 +91,7 @@ def publish_tables(stores: OpenStore) -> PublishRound:
 
 
 def clean_tables(stores: OpenStore) -> CleanReport:
-    """Delete what nobody reads any more, in every table."""
+    """Delete what is due in every table."""
     outcome = CleanReport()
     for source in DataSource.objects.order_by("id"):
         try:

@@ -1,7 +1,7 @@
-"""One turn of a table's controller: what changed is read, the planner decides, and all of it is written at once.
+"""One controller cycle of a table: read the changes, plan, and write all decisions in one transaction.
 
-A turn that read an older state than it finds when it writes changes nothing, and is taken again: two controllers at
-once do what one would.
+If the table changed between read and write, nothing is written and the cycle is repeated: concurrent controllers have
+the same effect as one.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ log = logging.getLogger(__name__)
 
 ACTOR = "control:tables"
 TURNS_MAX = 5
-"""So often a turn is taken again because somebody else changed the table meanwhile."""
+"""Maximum number of attempts of a cycle when the table changes concurrently."""
 GONE_WHY = "what it was planned on has changed"
 
 
 @dataclass(slots=True)
 class CycleReport:
-    """What turns did: chunks looked at, tasks made, started, ended and put off, and why nothing was planned."""
+    """Result of cycles: chunks analysed, tasks created, started, ended and shed, and why nothing was planned."""
 
     analysed: int = 0
     created: list[str] = field(default_factory=list)
@@ -59,8 +59,11 @@ class CycleReport:
 
 
 def due_tables(now_ms: int, count: int) -> list[DataSource]:
-    """Return tables that a turn may do something for: changed, with tasks, with chunks that are worth compacting and
-    have no task, or with chunks whose time has come."""
+    """Return tables that need a cycle, the longest unvisited first.
+
+    These are tables that changed, have open tasks or chunks worth compacting without a task, or whose state changes
+    with time.
+    """
     at_work = Task.objects.filter(state=TaskState.OPEN).order_by().values("source_id").distinct()
     left = Chunk.objects.filter(WITHOUT_TASK, source=OuterRef("id"))
     due = Q(is_dirty=True) | Q(look_again_ms__lte=now_ms) | Q(id__in=at_work) | Exists(left)
@@ -68,13 +71,13 @@ def due_tables(now_ms: int, count: int) -> list[DataSource]:
 
 
 def take_turn(source: DataSource, *, order: Order | None = None) -> CycleReport:
-    """Take one turn for a table. Raises StaleSnapshot if others change it all the time."""
+    """Run one cycle of a table. Raises StaleSnapshot if concurrent changes exceed ``TURNS_MAX`` attempts."""
     order = order or Order(actor=ACTOR, why="what changed in the timeline")
     intern_shares([(KIND, source.tenant)])
     for _ in range(TURNS_MAX):
         try:
             return _turn(source, order)
-        except (StaleSnapshot, IntegrityError) as error:  # somebody else plans, or a job has ended
+        except (StaleSnapshot, IntegrityError) as error:  # a concurrent controller, or a job has ended
             log.info("timeline_planned_again table=%s reason=%s", source, error)
     raise StaleSnapshot(f"{source} changed {TURNS_MAX} times while it was looked at")
 
@@ -96,14 +99,14 @@ def _turn(source: DataSource, order: Order) -> CycleReport:
 
 
 def _refuse(source: DataSource, why: str) -> None:
-    """Keep why nothing is planned; the table is looked at again when something changes."""
+    """Store why nothing is planned; the next change of the table triggers another cycle."""
     DataSource.objects.filter(id=source.id).update(
         refusal=why[:REASON_MAX], is_dirty=False, looked_at_ms=dialect.clock_ms()
     )
 
 
 def _room() -> int:
-    """Return how many more jobs of tables fit on the schedule."""
+    """Return the number of jobs of tables that still fit on the schedule."""
     time = read_time()
     now_ms = time.now_ms
     places = [room_for(LogHead.objects.values_list("live_job_count", flat=True).get(), time)]
@@ -125,7 +128,7 @@ def _report(decisions: CycleDecisions, view: CycleView) -> CycleReport:
 
 
 class _Applied:
-    """Decisions of a turn while they are written down."""
+    """The decisions of a cycle while they are written."""
 
     def __init__(self, source: DataSource, view: CycleView, decisions: CycleDecisions, order: Order) -> None:
         self.source = source
@@ -160,7 +163,7 @@ class _Applied:
         return report
 
     def _take_turn(self) -> None:
-        """Hold the table; raises StaleSnapshot if anything but arrivals came between."""
+        """Lock the table. Raises StaleSnapshot on concurrent changes other than registrations."""
         mine = DataSource.objects.filter(id=self.source.id, turn=self.view.turn)
         again = [row.look_again_ms for row in self.decisions.rows if row.look_again_ms is not None]
         later = Chunk.objects.filter(source=self.source, look_again_ms__gt=self.now_ms).order_by("look_again_ms")
@@ -179,7 +182,7 @@ class _Applied:
         return bool(told.created or told.dissolved or told.cancelled or told.shed or told.raised or self.started)
 
     def _entry(self, task: PlannedTask) -> dict[str, Any]:
-        """Return what the log keeps of a job."""
+        """Return the log entry of a job."""
         return {
             "job": self._job_name(task),
             "lane": KIND,
@@ -217,7 +220,7 @@ class _Applied:
             end_tasks(run, shed, TaskState.SHED, because="more urgent work fills the queue")
 
     def _create(self, run: Operation) -> None:
-        """Make tasks with their chunks and jobs; nobody is offered one before it was admitted."""
+        """Create tasks with their chunks and jobs; jobs are blocked until they are admitted."""
         planned = self.decisions.created
         if not planned:
             return
@@ -302,14 +305,14 @@ class _Applied:
         )
 
     def _raise(self) -> None:
-        """Put tasks that an operator wants done now before all others that wait."""
+        """Move tasks that an operator requested to run now before all other waiting tasks."""
         raised = [self.tasks[name] for name in self.decisions.raised]
         for task in raised:
             task.priority = PRIORITY_UNIT
         Task.objects.filter(id__in=[task.id for task in raised]).update(priority=PRIORITY_UNIT, is_ordered=True)
 
     def _write_rows(self) -> None:
-        """Write what is known of chunks now. What came after it was read keeps its mark."""
+        """Write the analysis of chunks. Chunks that changed after the read stay marked as changed."""
         rows = [self._chunk(row) for row in self.decisions.rows]
         if rows:
             names = [field.name for field in Chunk._meta.fields if field.name in _WRITTEN]
@@ -323,7 +326,7 @@ class _Applied:
             DataSource.objects.filter(id=self.source.id).update(is_dirty=True)
 
     def _chunk(self, row: StoredChunk) -> Chunk:
-        """Return the row of a chunk as it will be."""
+        """Return the new row of a chunk."""
         looked, before = row.chunk, self.view.chunks.get(row.chunk.start_ms)
         is_analysed = (row.source, looked.start_ms) in self._analysed()
         chunk = before or Chunk(source=self.source, start_ms=looked.start_ms)
@@ -356,7 +359,7 @@ class _Applied:
         return set(self.decisions.analysed)
 
     def _end_orders(self) -> None:
-        """End orders to compact now whose chunks have nothing left to compact."""
+        """End "compact now" actions whose chunks have nothing left to compact."""
         if not self.told.urgent:
             return
         orders = ChunkOrder.objects.filter(source=self.source, kind=ChunkOrderKind.NOW, ended_at_ms=None)

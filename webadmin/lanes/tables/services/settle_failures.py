@@ -1,8 +1,8 @@
-"""Looks at tasks whose jobs fail: a file that cannot be read is kept out, and the table stays readable without it.
+"""Examine tasks whose jobs fail: quarantine unreadable files, so that the rest of the table stays readable.
 
-Where all can be read, the chunks count a failure, and after some of them are left alone.
+If all files can be read, a failure is counted for the chunks, which are quarantined after several.
 
-What is read decides, never the report: a worker may be broken.
+Only what is read here decides, not the worker's report: a worker may be faulty.
 """
 
 from __future__ import annotations
@@ -42,16 +42,18 @@ log = logging.getLogger(__name__)
 
 ACTOR = "control:tables"
 TASKS_MAX = 50
-"""Failing tasks that one round looks at."""
+"""Maximum number of failing tasks that one round examines."""
 FAILED_TASKS_MAX = 2
-"""So many tasks in a row fail on a chunk, each after all its runs, until it is left alone."""
+"""Consecutive failed tasks of a chunk, each after all its runs, until the chunk is quarantined."""
 ALL_SOUND = "each of its files can be read alone: the merge itself fails, or the worker"
 
 
 @dataclass(slots=True)
 class FailureReport:
-    """Files kept out with their errors, tasks given up, chunks left alone, and files that could not be looked at.
-    ``stopped`` says, by table, why no file is kept out until an operator decides."""
+    """Files quarantined with their errors, tasks given up, chunks quarantined, and files that could not be read.
+
+    ``stopped`` is, by table, why no file is quarantined until an operator decides.
+    """
 
     quarantined: dict[str, str] = field(default_factory=dict)
     failed: list[int] = field(default_factory=list)
@@ -61,8 +63,10 @@ class FailureReport:
 
 
 def failing_tasks() -> list[Task]:
-    """Return open tasks whose last run failed and that nobody runs now, but for those looked at since then, and those
-    of tables whose bad files are not kept out until somebody decides."""
+    """Return open tasks without a lease whose last run failed and was not examined yet.
+
+    Leaves out tables for which quarantine is stopped until an operator decides.
+    """
     tasks = Task.objects.filter(state=TaskState.OPEN, verified_token__lt=F("job__token"))
     for place in stopped_places(KIND):
         tasks = tasks.exclude(of_place(place))
@@ -72,7 +76,7 @@ def failing_tasks() -> list[Task]:
 
 
 def settle_failure(task: Task, store: ObjectStore, report: FailureReport, *, order: Order | None = None) -> None:
-    """Read the files that a task may fail on, and decide what becomes of it. Safe to do twice and by two at once."""
+    """Read the files that a task may fail on, and settle the failure. Idempotent and safe to run concurrently."""
     order = order or Order(actor=ACTOR, why="a job failed on it")
     assert task.job is not None, "an open task has a job"
     is_over = task.job.state == JobState.PARKED
@@ -81,7 +85,7 @@ def settle_failure(task: Task, store: ObjectStore, report: FailureReport, *, ord
     for segment in _suspects(task, is_over=is_over):
         try:
             error = read_alone(segment, store)
-        except StorageError as trouble:  # says nothing of the file
+        except StorageError as trouble:  # the file itself may be sound
             report.unread[segment.path] = str(trouble)
             is_complete = False
             continue
@@ -102,7 +106,7 @@ def settle_failure(task: Task, store: ObjectStore, report: FailureReport, *, ord
 
 
 def _suspects(task: Task, *, is_over: bool) -> list[Segment]:
-    """Return the files to read: the one that the last error names, or all of a job that has no run left."""
+    """Return the files to read: the one named in the last error, or all of a job without runs left."""
     last = Attempt.objects.filter(job=task.job_id, outcome__in=BAD_OUTCOMES).order_by("-token").first()
     named = str(((last.reason if last else None) or {}).get("object", ""))
     files = list(
@@ -113,7 +117,7 @@ def _suspects(task: Task, *, is_over: bool) -> list[Segment]:
 
 
 def read_alone(segment: Segment, store: ObjectStore) -> BadObject | None:
-    """Read all of a file; return what is wrong with it. Raises StorageError if the store does not say."""
+    """Read all of a file; return the error found, if any. Raises StorageError if the store does not answer."""
     source = segment.source
     try:
         read_facts(
@@ -149,7 +153,7 @@ def _read_rows(segment: Segment, store: ObjectStore) -> BadObject | None:
 
 
 def _times_beyond(segment: Segment, found: tuple[int, int] | None) -> str:
-    """Return what is wrong with times that a file was not registered with, "" if nothing is."""
+    """Return the error if times differ from those registered, "" otherwise."""
     first, last = segment.first_ms, segment.last_ms
     if found is None or first is None or last is None or first <= found[0] <= found[1] <= last:
         return ""
@@ -157,7 +161,7 @@ def _times_beyond(segment: Segment, found: tuple[int, int] | None) -> str:
 
 
 def _keep_out(task: Task, bad: Sequence[tuple[Segment, BadObject]], order: Order) -> None:
-    """Let readers see these files no more, end the task, and have its chunks planned without them."""
+    """Quarantine these files, end the task, and have its chunks planned without them."""
     with operation() as run:
         source = dialect.locked(DataSource.objects.filter(id=task.source_id)).get()
         if not Task.objects.filter(id=task.id, state=TaskState.OPEN).exists():
@@ -173,7 +177,7 @@ def _jobs(task: Task) -> list[str]:
 
 
 def quarantine(source: DataSource, bad: Sequence[tuple[Segment, BadObject]], task: Task | None = None) -> None:
-    """Keep files of a table out; the caller holds it."""
+    """Quarantine files of a table; the caller holds the table's lock."""
     now_ms, sequence = dialect.clock_ms(), source.sequence + 1
     for segment, error in bad:
         reason = f"{type(error).__name__}: {error}"[:REASON_MAX]
@@ -201,20 +205,22 @@ def quarantine(source: DataSource, bad: Sequence[tuple[Segment, BadObject]], tas
 
 
 def of_place(place: str, source: str = "source") -> Q:
-    """Return the condition that ``source``, the path to a table, leads to the one of this name."""
+    """Return the condition that the table at the lookup path ``source`` has this name."""
     tenant, _, name = place.partition("/")
     return Q(**{f"{source}__tenant": tenant, f"{source}__name": name})
 
 
 def files_kept_out(place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
-    """Return, by error class, the files of a table that merges failed on and that were kept out since then, of those
-    that came in after ``accepted_ms`` (wall time)."""
+    """Return the number of a table's files quarantined by failed merges since ``since_ms``, by error class.
+
+    Counts only files registered after ``accepted_ms``. Both are wall time.
+    """
     held = BadFile.objects.filter(of_place(place), released_at_ms=None, at_ms__gte=since_ms, job__isnull=False)
     return Counter(held.filter(segment__created_at_ms__gt=accepted_ms).values_list("error_class", flat=True))
 
 
 def _fail(task: Task, order: Order) -> int:
-    """End a task that failed for good, and count that for its chunks; return how many of them are left alone now."""
+    """End a task that failed permanently and count it for its chunks; return how many are quarantined now."""
     assert task.job is not None, "an open task has a job"
     [job] = with_last_error(type(task.job).objects.filter(id=task.job_id))
     why = f"{job.last_error_class}: {job.last_error_message}"[:REASON_MAX]  # type: ignore[attr-defined]

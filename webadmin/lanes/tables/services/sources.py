@@ -1,4 +1,4 @@
-"""Creates tables and changes what is set for them; every change is in the audit log."""
+"""Create tables and change their settings; every change is written to the audit log."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{NAME_MAX - 1}}}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTable:
-    """A table to be created; ``settings`` are those of its policy that are not the default."""
+    """A table to be created; ``settings`` are the policy settings that differ from the defaults."""
 
     tenant: str
     name: str
@@ -49,10 +49,10 @@ def find_table(tenant: str, name: str) -> DataSource:
 
 
 def create_table(new: NewTable, *, order: Order, is_confined: bool = False) -> DataSource:
-    """Create a table; one that is there already with the same place and time column is returned as it is.
+    """Create a table; return the existing one if it has the same URL and time column.
 
-    Nothing is written at its place yet; it is checked for tables of other formats. ``is_confined``: only where the
-    tenant may place tables by itself. Raises ForeignTable, TableRefused, TableExists, InvalidStoreUrl.
+    Writes nothing to the store, but checks the URL for tables of other formats. ``is_confined`` limits the URL to the
+    tenant's own folder. Raises ForeignTable, TableRefused, TableExists, InvalidStoreUrl.
     """
     source, policy = _checked(new, is_confined)
     if source.id is not None:
@@ -92,7 +92,7 @@ def _checked(new: NewTable, is_confined: bool) -> tuple[DataSource, Policy]:
         raise TableRefused(f"the time column is a name of at most {COLUMN_MAX} characters")
     if len(new.url) > URL_MAX or "\0" in new.url:
         raise TableRefused(f"the URL has {len(new.url)} characters, at most {URL_MAX} are kept")
-    url = open_store(new.url).url  # what cannot be opened is refused before anything is written down
+    url = open_store(new.url).url  # reject a URL that cannot be opened before anything is written
     if is_confined:
         _check_place_of_tenant(url, new.tenant)
     policy = Policy(**check_settings(new.settings))
@@ -111,15 +111,15 @@ def _checked(new: NewTable, is_confined: bool) -> tuple[DataSource, Policy]:
 
 def _refuse_overlap(url: str, tenant: str, is_confined: bool) -> None:
     if other := conflict_of_new_store(url, is_table=True):
-        # A tenant hears the names of its own tables only.
+        # A tenant may learn the names of its own tables only.
         named = f": {other.name}" if not is_confined or other.is_table_of(tenant) else ""
         raise TableExists(f"{url} is, holds or lies in the place of another store{named}")
 
 
 def alter_table(source: DataSource, changes: Mapping[str, Any], *, order: Order) -> dict[str, Any]:
-    """Set what ``SETTINGS`` names, or ``is_paused``; return what is different now. All chunks are looked at anew.
+    """Change settings named in ``SETTINGS``, or ``is_paused``; return those that differ now.
 
-    Raises TableRefused.
+    All chunks are analysed again. Raises TableRefused.
     """
     wanted = dict(changes)
     is_paused = wanted.pop("is_paused", None)
@@ -158,7 +158,7 @@ assert "is_paused" not in SETTINGS, "it is the table's, not its policy's"
 
 
 def _check_place_of_tenant(url: str, tenant: str) -> None:
-    """Raise TableRefused unless a place is the tenant's own: in the same store, below its folder."""
+    """Raise TableRefused unless a URL is in the tenant's own folder of the same store."""
     below, place = locate_store(place_of_tenant(tenant)), locate_store(url)
     if place == below or not below.contains(place):
         raise TableRefused(f"tables of {tenant} are placed below {shown_place_of_tenant(tenant)}")

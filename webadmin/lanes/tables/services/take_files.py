@@ -1,4 +1,4 @@
-"""Takes files that somebody offers for a table: reads each, refuses what cannot be in it, and brings the rest in."""
+"""Register offered files: read each, reject those that cannot be in the table, and add the rest."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from webadmin.lanes.tables.states import RegistrationMode
 from webadmin.schedule.services.operation import Order
 
 FILES_MAX = 1000
-"""Files of one call: so many footers are read while somebody waits."""
+"""Maximum number of files per call: their footers are read while the client waits."""
 
 KEPT_APART = ("schema_conflict", "times_refused")
-"""What is kept apart beside damaged files: it holds rows, and they are not in the table."""
+"""Refusals that are recorded beside damaged files: these files hold rows that are missing from the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileAnswer:
-    """What became of one file: ``registered``, ``known``, ``refused``, or ``left`` because another one was refused."""
+    """Result of one file: ``registered``, ``known``, ``refused``, or ``left`` because another file was refused."""
 
     path: str
     status: str
@@ -51,16 +51,16 @@ class FileAnswer:
     message: str = ""
 
     def to_json(self) -> dict[str, str]:
-        """Return it as API and command show it."""
+        """Return the result in the form that API and command show."""
         told = {"path": self.path, "status": self.status}
         return told | ({"code": self.code, "message": self.message} if self.code else {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What became of all files, in the order they were offered; ``registered`` is None if nothing came in.
+    """Results of all files, in the order offered; ``registered`` is None if nothing was added.
 
-    ``unchecked``: folders that could not be checked for a table of another format, each with the reason.
+    ``unchecked`` are folders that could not be checked for a table of another format, each with the reason.
     """
 
     answers: tuple[FileAnswer, ...]
@@ -69,7 +69,7 @@ class Taken:
     unchecked: tuple[str, ...] = ()
 
     def count(self, status: str) -> int:
-        """Return how many files have this status."""
+        """Return the number of files with this status."""
         return sum(answer.status == status for answer in self.answers)
 
 
@@ -84,12 +84,11 @@ def take_files(
     keeps_bad: bool = False,
     is_checked: bool = False,
 ) -> Taken:
-    """Read these files and bring them in; each is answered by itself. Nothing is replaced unless all can be read.
+    """Read these files and register them, with a separate result for each. Replaces nothing unless all can be read.
 
-    ``keeps_bad``: damaged files, and those whose rows do not fit, are kept apart in the database, with what is wrong
-    with them. ``is_checked``: their folders are no tables of other formats, as the caller found out.
-    Raises RegistrationRefused or FolderUnchecked, and then nothing has changed; ForeignTable, and then the table is
-    paused.
+    ``keeps_bad``: record damaged files, and files whose rows do not fit, as bad files with the error. ``is_checked``:
+    the caller has checked the folders for tables of other formats. Raises RegistrationRefused or FolderUnchecked, after
+    which nothing has changed; ForeignTable, after which the table is paused.
     """
     answers: dict[int, FileAnswer] = {}
     fresh = _fresh(source, offered, answers)
@@ -119,7 +118,7 @@ def take_files(
     for place, one in good.items():
         status = "left" if registered is None else "registered"
         if registered is not None and one.offered.path in registered.known:
-            status = "known"  # somebody else was quicker
+            status = "known"  # a concurrent call was first
         answers[place] = FileAnswer(path=one.offered.path, status=status)
     bad = tuple(one for one in read.values() if one.is_damaged or one.code in KEPT_APART)
     if keeps_bad and not order.is_dry_run:
@@ -131,10 +130,9 @@ def take_files(
 def check_folders(
     source: DataSource, store: ObjectStore, paths: Sequence[str], *, is_dry_run: bool = False
 ) -> tuple[str, ...]:
-    """Check the folders of a table's files, and those above, for tables of other formats; return what could not be
-    checked above.
+    """Check the folders of files, and their parents, for tables of other formats; return unchecked parents.
 
-    Raises ForeignTable; then the table is paused unless this is a dry run. Raises FolderUnchecked.
+    Raises ForeignTable; the table is then paused, unless this is a dry run. Raises FolderUnchecked.
     """
     with pause_foreign(source, is_dry_run=is_dry_run):
         return tuple(map(str, check_place(store, [path for path in paths if not path_refusal(path)])))
@@ -142,7 +140,7 @@ def check_folders(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadAgain:
-    """Files that were kept out, as they are now: what is good of them comes in with ``columns``."""
+    """Quarantined files as they are now: readable ones are added with ``columns``."""
 
     good: tuple[FileFacts, ...]
     refused: tuple[ReadFile, ...]
@@ -150,9 +148,9 @@ class ReadAgain:
 
 
 def read_again(source: DataSource, store: ObjectStore, paths: Sequence[str]) -> ReadAgain:
-    """Read the footers of files that were kept out: whoever repairs one writes another file of the same name.
+    """Read the footers of quarantined files again: a repair writes another file under the same name.
 
-    Raises ForeignTable; then the table is paused.
+    Raises ForeignTable; the table is then paused.
     """
     check_folders(source, store, paths)
     read = dict(enumerate(read_files(source, store, [OfferedFile(path=path) for path in paths])))
@@ -165,7 +163,7 @@ def read_again(source: DataSource, store: ObjectStore, paths: Sequence[str]) -> 
 
 
 def _fresh(source: DataSource, offered: Sequence[OfferedFile], answers: dict[int, FileAnswer]) -> list[int]:
-    """Return the places of files that are to be read; answer the others."""
+    """Return the indexes of files that must be read; write the answers of the others to ``answers``."""
     there = known_files(source, [one.path for one in offered])
     seen: set[str] = set()
     fresh = []
@@ -186,7 +184,7 @@ def _fresh(source: DataSource, offered: Sequence[OfferedFile], answers: dict[int
 
 
 def _join_schemas(source: DataSource, read: dict[int, ReadFile]) -> pa.Schema | None:
-    """Return the table's schema with these files; those that contradict it become refusals. None: there is none."""
+    """Return the table's schema merged with these files, None without any; files that contradict it become refusals."""
     schema = table_schema(source)
     for place, one in read.items():
         if one.footer is None:
@@ -200,14 +198,14 @@ def _join_schemas(source: DataSource, read: dict[int, ReadFile]) -> pa.Schema | 
 
 
 def table_schema(source: DataSource) -> pa.Schema | None:
-    """Return what is known of a table's columns, None before the first file."""
+    """Return the known schema of a table, None before the first file."""
     if not source.arrow_schema:
         return None
     return pa.ipc.read_schema(pa.BufferReader(base64.b64decode(source.arrow_schema)))
 
 
 def schema_columns(schema: pa.Schema) -> dict[str, Any]:
-    """Return the columns of a table's row that hold its schema."""
+    """Return the columns of a table's row that store its schema."""
     return {
         "columns": [list(column) for column in columns_of(schema)],
         "arrow_schema": base64.b64encode(schema.serialize().to_pybytes()).decode(),
@@ -215,7 +213,7 @@ def schema_columns(schema: pa.Schema) -> dict[str, Any]:
 
 
 def _with_schema(schema: pa.Schema | None, source: DataSource) -> dict[str, Any]:
-    """Return what a table's row says of its schema with these columns; others may have added some meanwhile."""
+    """Return the schema columns of a table's row, merged with columns that concurrent calls have added."""
     known = table_schema(source)
     schemas = [(name, one) for name, one in (("the table", known), ("these files", schema)) if one is not None]
     try:
@@ -240,14 +238,14 @@ def _facts(one: ReadFile) -> FileFacts:
 
 
 def what_is_wrong(one: ReadFile) -> dict[str, Any]:
-    """Return what the row of a file that is kept out says of its error."""
+    """Return the columns of a bad file's row that describe its error."""
     error = one.error or BadObject("file", -1, one.message, one.offered.path)
     name = type(error).__name__ if one.error else one.code
     return {"error_class": name, "message": error.reason, "place": error.section[:200], "offset": error.offset}
 
 
 def keep_apart(source: DataSource, bad: Sequence[ReadFile]) -> int:
-    """Write down damaged files, once each; return how many are new."""
+    """Record bad files, once each; return how many are new."""
     new, now_ms = 0, dialect.clock_ms()
     for one in bad:
         size = one.offered.size_bytes or 0

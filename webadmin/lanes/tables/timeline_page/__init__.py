@@ -1,1 +1,1 @@
-"""The zoomable timeline of a table in the admin: its page, and what its script asks."""
+"""The zoomable timeline of a table in the admin: the page, and the endpoints of its script."""

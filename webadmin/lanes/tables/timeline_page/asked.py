@@ -1,4 +1,4 @@
-"""What the page's script asks for: a stretch of time, within bounds."""
+"""Query parameters of the timeline's endpoints: an interval of time, within bounds."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from engine.core.errors import LithifyError
 from webadmin.lanes.tables.models import Chunk, DataSource
 
 NEWEST_CHUNKS = 120
-"""Shown first: about as many as can be told apart on a small screen."""
+"""Number of chunks shown first: about as many as a small screen can display separately."""
 MOMENT_MAX = 1 << 53
-"""Scripts count exactly up to here."""
+"""Largest integer that JavaScript represents exactly."""
 
 
 class AskedWrongly(LithifyError):
-    """The question is none that the page can answer; the message says why."""
+    """The query is invalid; the message names the reason."""
 
     code = "asked_wrongly"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """A stretch of time in milliseconds, its end exclusive."""
+    """An interval of time in milliseconds, its end exclusive."""
 
     start_ms: int
     end_ms: int
 
 
 def whole_timeline(source: DataSource) -> Stretch | None:
-    """Return from where to where chunks of a table are known; None if none is."""
+    """Return the interval covered by the known chunks of a table, None if there are none."""
     chunks = Chunk.objects.filter(source=source)
     first = chunks.order_by("start_ms").values_list("start_ms", flat=True).first()
     last = chunks.order_by("-start_ms").values_list("end_ms", flat=True).first()
@@ -38,7 +38,7 @@ def whole_timeline(source: DataSource) -> Stretch | None:
 
 
 def asked_stretch(source: DataSource, query: QueryDict) -> Stretch | None:
-    """Return the stretch that is asked for: the newest chunks if none is, None if the table has none.
+    """Return the requested interval, by default that of the newest chunks; None if the table has no chunks.
 
     Raises AskedWrongly.
     """
@@ -53,7 +53,7 @@ def asked_stretch(source: DataSource, query: QueryDict) -> Stretch | None:
 
 
 def asked_chunk(source: DataSource, text: str) -> Chunk | None:
-    """Return the chunk that begins at this moment."""
+    """Return the chunk that begins at this time, None if there is none."""
     if not text.removeprefix("-").isdecimal() or len(text) > len(str(MOMENT_MAX)):
         return None
     return Chunk.objects.filter(source=source, start_ms=int(text)).select_related("source__policy", "task__job").first()

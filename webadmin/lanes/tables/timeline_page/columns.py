@@ -1,6 +1,6 @@
-"""The chunks of a stretch of time as columns: one for each, or for as many as a column stands for when there are more.
+"""Chunks of an interval as columns: one per chunk, or one per group of chunks if there are too many.
 
-What an answer costs grows with the chunks it shows, and its size is bounded.
+The cost of a response is proportional to the chunks it covers, and its size is bounded.
 """
 
 from __future__ import annotations
@@ -23,30 +23,36 @@ WIDTHS_MS = (
     *(_HOUR_MS * count for count in (1, 2, 3, 6, 12)),
     *(_DAY_MS * count for count in (1, 2, 7, 14, 28, 91, 182, 364)),
 )
-"""Widths of columns of several chunks. A fixed ladder: panning does not move the columns' borders."""
+"""Widths of columns of several chunks. The set is fixed so that panning does not move column borders."""
 QUARANTINED, MISALIGNED, CHANGED = "quarantined", "misaligned", "changed"
 COUNTED = (*ChunkStanding.values, QUARANTINED, MISALIGNED, CHANGED)
-"""What is counted of a column's chunks. A quarantined chunk counts as that alone; a misaligned one beside its state, as
-does one that changed since it was looked at."""
+"""What is counted of a column's chunks.
+
+A quarantined chunk counts only as quarantined; a misaligned chunk, and one changed since its analysis, also counts by
+its state.
+"""
 _LIGHT = ("start_ms", "end_ms", "state", "is_quarantined", "note", "is_dirty")
 _SIZES = ("segment_count", "byte_count", "largest_bytes")
 
 
 @dataclass(slots=True, kw_only=True)
 class Columns:
-    """Columns in time order. ``width_ms`` is 0 where each is one chunk. ``values`` has a list for each name: start_ms,
-    end_ms, chunks, those of ``COUNTED``, segments, bytes (sums) and largest (the largest segment)."""
+    """Columns in time order. ``width_ms`` is 0 if each column is one chunk.
+
+    ``values`` has one list per name: start_ms, end_ms, chunks, the names in ``COUNTED``, segments, bytes (sums) and
+    largest (the size of the largest segment).
+    """
 
     width_ms: int
     values: dict[str, list[int]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as the script reads it."""
+        """Return the columns in the form that the script reads."""
         return {"width_ms": self.width_ms, **self.values}
 
 
 def read_columns(source: DataSource, stretch: Stretch) -> Columns:
-    """Return the chunks that a stretch of time touches."""
+    """Return the columns of the chunks that an interval touches."""
     touched = _touched(source, stretch)
     rows = list(touched.order_by("start_ms").values_list(*_LIGHT, *_SIZES)[: COLUMNS_MAX + 1])
     if len(rows) > COLUMNS_MAX:
@@ -73,7 +79,10 @@ _SUMS = {"segments": Sum("segment_count"), "bytes": Sum("byte_count"), "largest"
 
 
 def _touched(source: DataSource, stretch: Stretch) -> Any:
-    """Chunks do not overlap: the last that begins before the stretch is the only one that may reach into it."""
+    """Return the chunks that an interval touches.
+
+    Chunks do not overlap: only the last one that begins before the interval can extend into it.
+    """
     chunks = Chunk.objects.filter(source=source)
     before = (
         chunks.filter(start_ms__lt=stretch.start_ms).order_by("-start_ms").values_list("start_ms", "end_ms").first()

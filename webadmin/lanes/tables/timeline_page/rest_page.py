@@ -1,4 +1,4 @@
-"""Does a table come to rest? What is planned is done in thought and planned again: then there must be nothing to do."""
+"""Page that checks whether compaction of a table ends: it plans, simulates the result, and plans again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOWN = 100
 
 @admin.site.admin_view
 def rest_page(request: HttpRequest, source_id: int) -> HttpResponse:
-    """Plan twice, and say what the second plan would rewrite again."""
+    """Plan twice, and show what the second plan would rewrite again."""
     source = visible_sources(request.user).filter(id=source_id).select_related("policy").first()
     if source is None:
         raise Http404

@@ -1,4 +1,4 @@
-"""Open tasks and orders in force that touch a stretch of time, as the page draws them. Their number is bounded."""
+"""Open tasks and active actions that overlap an interval, as the timeline draws them. Their number is bounded."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _FIRST = Case(
 
 
 def open_tasks(source: DataSource) -> QuerySet[Task]:
-    """Return the tasks of a table that wait, run, or are parked."""
+    """Return the open tasks of a table: waiting, running or parked."""
     return Task.objects.filter(source=source, state=TaskState.OPEN)
 
 
 def open_needs(tasks: QuerySet[Task]) -> QuerySet[Task]:
-    """Say of each task, as ``has_needs``, whether one that it needs to end is open."""
+    """Annotate each task with ``has_needs``: whether a task that it depends on is open."""
     needed = TaskDependency.objects.filter(task=OuterRef("id"), needs__state=TaskState.OPEN)
     return tasks.annotate(has_needs=Exists(needed))
 
 
 def colour_word(colour: int) -> str:
-    """Return the colour of a task: red ones may run at once, black ones wait for those they share a segment with."""
+    """Return the colour of a task: red tasks may run at once, black ones wait for tasks that share a segment."""
     return "red" if not colour else "black" if colour == 1 else f"black {colour}"
 
 
 def read_bars(source: DataSource, stretch: Stretch) -> dict[str, Any]:
-    """Return the tasks of a stretch of time, those that run first, then by priority, and how many were left out."""
+    """Return the tasks of an interval, running ones first, then by priority, and how many were left out."""
     tasks = open_tasks(source).filter(start_ms__lt=stretch.end_ms, end_ms__gt=stretch.start_ms).select_related("job")
     rows = list(tasks.defer("job__spec", "job__result").order_by(_FIRST, "-priority", "id")[: TASKS_MAX + 1])
     left_out = tasks.count() - TASKS_MAX if len(rows) > TASKS_MAX else 0
@@ -58,8 +58,11 @@ _OVER = [TaskState.DONE, TaskState.SHED, TaskState.ENDED]
 
 
 def state_word(job: Job | None, *, needs: bool) -> str:
-    """Return what people call the state of an open task with this job: the job of one that waits for room is blocked,
-    too, but only one that ``needs`` others to end is called so."""
+    """Return the displayed state of an open task with this job.
+
+    The job of a task that waits for room is blocked too, but only a task that ``needs`` others to end is shown as
+    blocked.
+    """
     if job is None:
         return WAITING
     known = {JobState.LEASED: RUNNING, JobState.PARKED: PARKED}
@@ -86,7 +89,7 @@ def _bar(task: Task, needs: list[int]) -> dict[str, Any]:
 
 
 def read_orders(source: DataSource, stretch: Stretch) -> list[dict[str, Any]]:
-    """Return what operators want of chunks in a stretch of time."""
+    """Return the active actions on chunks in an interval."""
     orders = ChunkOrder.objects.filter(source=source, ended_at_ms=None)
     rows = orders.filter(start_ms__lt=stretch.end_ms, end_ms__gt=stretch.start_ms).order_by("start_ms", "id")
     return [

@@ -1,4 +1,4 @@
-"""The addresses of the timeline's page and of what its script asks."""
+"""URLs of the timeline's page and of the endpoints of its script."""
 
 from __future__ import annotations
 

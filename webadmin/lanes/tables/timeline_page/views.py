@@ -1,6 +1,6 @@
-"""The timeline's page, and the answers that its script asks for under the session of who is signed in.
+"""The timeline's page, and the endpoints of its script under the session of the signed-in user.
 
-They are no API: names and forms change with the script. Programs ask the REST API with a credential.
+They are not an API: names and formats change with the script. Programs use the REST API with a credential.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from webadmin.lanes.tables.timeline_page.task_bars import read_bars, read_orders
 
 SCRIPT, STYLE = "console/bundle/chunk-timeline.js", "console/bundle/chunk-timeline.css"
 PLACE = 0
-"""Stands for a chunk's start in the address of its panel."""
+"""Placeholder for a chunk's start in the URL of its panel."""
 
 
 @admin.site.admin_view
 def timeline_page(request: HttpRequest, source_id: int) -> HttpResponse:
-    """Show the page; what it shows of the timeline is in its query string, which only the script reads."""
+    """Show the page; only the script reads the query string, which holds the displayed interval."""
     source = visible_sources(request.user).filter(id=source_id).select_related("policy").first()
     if source is None:
         raise Http404
@@ -53,7 +53,7 @@ def timeline_page(request: HttpRequest, source_id: int) -> HttpResponse:
 
 
 def _answer(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Return a view for people who are signed in and may see the table; others are told so in JSON."""
+    """Return a view for signed-in users who may see the table; other users receive an error in JSON."""
 
     def answer(request: HttpRequest, source_id: int, **arguments: Any) -> HttpResponse:
         if not admin.site.has_permission(request):
@@ -70,13 +70,13 @@ def _answer(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
 
 
 def refusal(code: str, message: str, following: str, *, status: int) -> HttpResponse:
-    """Return a refusal: what is wrong, and what whoever reads it does now."""
+    """Return an error response: what is wrong, and what the client should do."""
     return JsonResponse({"code": code, "message": message, "next": following}, status=status)
 
 
 @_answer
 def timeline_data(request: HttpRequest, source: DataSource) -> HttpResponse:
-    """Answer with what a stretch of time holds: columns of chunks, tasks, orders."""
+    """Return the content of an interval as JSON: columns of chunks, tasks, actions."""
     try:
         stretch = asked_stretch(source, request.GET)
     except AskedWrongly as error:
@@ -105,7 +105,7 @@ def timeline_data(request: HttpRequest, source: DataSource) -> HttpResponse:
 
 
 def chunk_links(request: HttpRequest, chunk: Chunk) -> list[tuple[str, str]]:
-    """Return the orders about a chunk that may be given, and where."""
+    """Return the permitted actions on a chunk with their URLs."""
     page = admin.site.get_model_admin(Chunk)
     assert isinstance(page, OrderedAdmin)
     if not page.may_order(request):
@@ -115,7 +115,7 @@ def chunk_links(request: HttpRequest, chunk: Chunk) -> list[tuple[str, str]]:
 
 @_answer
 def timeline_chunk(request: HttpRequest, source: DataSource, start_ms: str) -> HttpResponse:
-    """Answer with all that is known of one chunk, as a piece of the page."""
+    """Return the sections of one chunk as an HTML fragment."""
     chunk = asked_chunk(source, start_ms)
     if chunk is None:
         following = "It may have gone with its data: ask again."

@@ -1,1 +1,1 @@
-"""What changes buckets' rows: each service one command, one short transaction."""
+"""Services that change the rows of buckets: each is one command in one short transaction."""

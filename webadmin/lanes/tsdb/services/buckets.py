@@ -1,4 +1,4 @@
-"""Adopts buckets and changes what is set for them; every change is in the audit log."""
+"""Adopt buckets and change their settings; every change is written to the audit log."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ SETTINGS = (
         "is_paused",
     ),
 )
-"""What an operator may change of a bucket; its place and layout stay what they were when it was adopted."""
+"""Settings of a bucket that may be changed; URL and layout are fixed at adoption."""
 PARTIAL_AGE_SECONDS_MIN = 3600
-"""Younger uploads may still be going on."""
+"""Minimum age of an unfinished upload before it may be deleted; a younger upload may be in progress."""
 
 
 class BucketRefused(LithifyError):
-    """A bucket cannot be adopted or changed like this; the message says what to change."""
+    """A bucket cannot be adopted or changed as requested; the message names what to change."""
 
     code = "bucket_refused"
 
 
 def adopt_bucket(*, url: str, layout: str, name: str = "", order: Order, **settings: Any) -> Bucket:
-    """Make us the compactor of a bucket; one that is known already by this URL is returned as it is.
+    """Take over compaction of a bucket; return the existing row if the URL is already adopted.
 
-    Nothing is read or written there yet. Raises BucketRefused, InvalidStoreUrl.
+    Does not read or write the bucket. Raises BucketRefused, InvalidStoreUrl.
     """
     bucket = check_adoption(url=url, layout=layout, name=name, **settings)
     if bucket.id is not None:
@@ -66,12 +66,12 @@ def adopt_bucket(*, url: str, layout: str, name: str = "", order: Order, **setti
 
 
 def check_adoption(*, url: str, layout: str, name: str = "", **settings: Any) -> Bucket:
-    """Return the bucket of this URL as it is known, or as it would be. Raises BucketRefused, InvalidStoreUrl."""
+    """Return the row of the bucket with this URL, or an unsaved one. Raises BucketRefused, InvalidStoreUrl."""
     if layout not in LAYOUTS:
         raise BucketRefused(f"{layout!r} is no layout: use {' or '.join(LAYOUTS)}")
     if len(url) > URL_MAX:
         raise BucketRefused(f"the URL has {len(url)} characters, at most {URL_MAX} are kept")
-    open_store(url)  # what cannot be opened is refused before anything is written down
+    open_store(url)  # reject a URL that cannot be opened before anything is written
     if known := Bucket.objects.filter(url=url).first():
         if known.layout != layout:
             raise BucketRefused(f"bucket {known.name!r} was adopted with the layout {known.layout}")
@@ -90,9 +90,9 @@ def _refuse_overlap(url: str) -> None:
 
 
 def change_bucket(bucket: Bucket, changes: Mapping[str, Any], *, order: Order) -> dict[str, Any]:
-    """Set what ``SETTINGS`` names; return what is different now. The tenants are planned anew.
+    """Change settings named in ``SETTINGS``; return those that differ now. All tenants are planned again.
 
-    Raises BucketRefused; for other replica labels too once blocks were found, whose tenants would have other names.
+    Raises BucketRefused, also for a change of replica labels after blocks were found: it would rename their tenants.
     """
     if unknown := changes.keys() - set(SETTINGS):
         raise BucketRefused(f"{min(unknown)!r} cannot be changed")

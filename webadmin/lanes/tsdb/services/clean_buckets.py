@@ -1,4 +1,4 @@
-"""Deletes what was marked long enough ago, and what unfinished uploads left. Safe to repeat, and for two at once."""
+"""Delete marked blocks and unfinished uploads after their delay. Idempotent and safe to run concurrently."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from webadmin.schedule.services.guard_deletions import DeletionBatches
 log = logging.getLogger(__name__)
 
 BLOCKS_MAX = 1000
-"""Blocks of one bucket that one round deletes."""
+"""Maximum number of blocks that one round deletes from a bucket."""
 
 
 @dataclass(slots=True)
 class CleanReport:
-    """How many blocks and unfinished uploads are gone now, and how many the store would not let go."""
+    """Numbers of blocks and unfinished uploads deleted, and of objects that the store failed to delete."""
 
     deleted: int = 0
     partials: int = 0
@@ -32,9 +32,9 @@ class CleanReport:
 
 
 def clean_bucket(bucket: Bucket, store: ObjectStore) -> CleanReport:
-    """Delete the marked blocks of a bucket whose delay is over, and its uploads that nobody finished.
+    """Delete the marked blocks of a bucket whose delay has passed, and its abandoned uploads.
 
-    Raises LogBehind if the database went back in time.
+    Raises LogBehind if the database was restored to an earlier state.
     """
     report = CleanReport()
     if not bucket.is_paused:
@@ -74,7 +74,7 @@ def _delete_marked(
 def _delete_partials(
     folder: Folder, store: ObjectStore, now_ms: int, report: CleanReport, batches: DeletionBatches
 ) -> None:
-    """Delete uploads that nobody goes on with; results that wait for the rest of their group or the outbox stay."""
+    """Delete abandoned uploads; results whose group or outbox steps are not finished are kept."""
     found = partial_uploads(folder.id)
     ours = Block.objects.filter(
         tenant__folder=folder, ulid__in=found, state__in=[BlockState.PENDING, BlockState.LIVE, BlockState.OWNED]

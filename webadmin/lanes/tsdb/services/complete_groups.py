@@ -1,6 +1,6 @@
-"""Records results of parts, and with the last one completes the group. Part of the transaction that ends the jobs.
+"""Record results of partitions and complete their groups, in the transaction that completes the jobs.
 
-A fixed number of statements, however many jobs there are.
+Uses a fixed number of statements for any number of jobs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MERGED_BY = "merged by group "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """The result of a part: ``sources`` are the row ids of all blocks of its group when the result was checked."""
+    """The result of a partition; ``sources`` are the row ids of its group's blocks when the result was verified."""
 
     job_id: int
     part_id: int
@@ -38,7 +38,7 @@ class Completion:
 
 
 def samples_written(groups: Iterable[int]) -> dict[int, int]:
-    """Return how many samples the parts of each of these groups have that are done."""
+    """Return the number of samples in the finished partitions of each group."""
     wanted = set(groups)
     if not wanted:
         return {}
@@ -47,7 +47,7 @@ def samples_written(groups: Iterable[int]) -> dict[int, int]:
 
 
 def samples_owned(groups: Iterable[int]) -> dict[int, int]:
-    """Return how many samples the sources have that each of these groups owns."""
+    """Return the number of samples in the sources that each group owns."""
     wanted = set(groups)
     if not wanted:
         return {}
@@ -58,9 +58,9 @@ def samples_owned(groups: Iterable[int]) -> dict[int, int]:
 def complete_parts(completions: Sequence[Completion], moment: SwapMoment) -> None:
     """Record results; complete the groups that have all of theirs.
 
-    Raises SourcesChanged if a group is not open any more, is cut into parts that its bucket does not allow, owns other
-    blocks than it did, has a result of the part already, or more samples in its parts than in its sources: parts that
-    ended together were checked without one another.
+    Raises SourcesChanged if a group is no longer open, is split into partitions that its bucket does not allow, owns
+    other blocks than at verification, already has a result of the partition, or has more samples in its results than in
+    its sources: partitions that complete together are verified independently.
     """
     now_ms = dialect.clock_ms()
     groups = _open_groups(completions)
@@ -124,7 +124,7 @@ def _result_row(one: Completion, group: Group, now_ms: int) -> Block:
 
 
 def _finish(groups: Sequence[Group], moment: SwapMoment, now_ms: int) -> None:
-    """Let results take the place of sources, and note what the bucket is to be told: first what appears."""
+    """Replace sources by results and add the outbox steps: first those that publish results."""
     ids = [group.id for group in groups]
     Group.objects.filter(id__in=ids).update(state=GroupState.DONE, finished_at_ms=now_ms)
     results = list(Block.objects.filter(part__group__in=ids).order_by("part__group_id", "part__partition"))

@@ -1,4 +1,4 @@
-"""Gives groups up: their jobs end, their blocks are free and planned anew. Inside an operation with a log entry."""
+"""Dissolve groups: cancel their jobs and free their blocks, inside an operation with a log entry."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from webadmin.schedule.services.operation import Operation
 
 
 def jobs_of(groups: Sequence[Group]) -> list[Job]:
-    """Return the jobs of these groups that still hold their blocks."""
+    """Return the jobs of these groups that still own blocks."""
     held = [state.value for state in HOLDING_STATES]
     return list(Job.objects.filter(tsdb_part__group__in=groups, state__in=held).order_by("id"))
 
 
 def dissolve_groups(run: Operation, groups: Sequence[Group], *, because: str) -> None:
-    """End the jobs of open groups, whatever they do, and free the blocks.
+    """Cancel the jobs of open groups in any state, and free the blocks.
 
-    Who runs one finds its lease gone at its next poll. Results of parts that were done are never seen: they stay as
-    uploads without ``meta.json`` until these are old enough to be deleted.
+    A worker that runs one finds its lease revoked at its next poll. Results of finished partitions are never published:
+    they remain as uploads without ``meta.json`` until they are old enough to be deleted.
     """
     now_ms = dialect.clock_ms()
     end_jobs(run, jobs_of(groups), because=because)

@@ -1,11 +1,10 @@
-"""Finds the sources that jobs fail on: each is read alone, without output; a bad one is kept out, and its group planned
-again as the whole group it is.
+"""Find the sources that make jobs fail: read each one individually, quarantine bad ones, plan the group again.
 
-A job is looked at when the reason of its last failure names a source, or when it was parked for its failures. What is
-read decides, never the report: a worker may be broken. A group is never split.
+A job is examined when the reason of its last failure names a source, or when it was parked because of failures. Only
+what is read here decides, not the worker's report: a worker may be faulty. A group is never split.
 
-Blocks are copied one at a time into a scratch folder of this installation, if they have room there, and so many bytes
-in a round: what is left is read in the next, which goes on where this one ended.
+Blocks are downloaded one at a time into a scratch folder of this installation, if there is enough disk space, up to a
+number of bytes per round; the next round continues with the rest.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ log = logging.getLogger(__name__)
 
 ACTOR = "control:verification"
 JOBS_MAX = 50
-"""Jobs of a kind that one round looks at."""
+"""Maximum number of jobs of each kind (waiting, parked) that one round examines."""
 BYTES_PER_ROUND = 32 << 30
-"""So much is read in a round, or one block if it is larger: minutes, not hours."""
+"""Bytes read per round, or one block if it is larger: this keeps a round within minutes."""
 SCRATCH = "scratch"
-"""The folder below LITHIFY_HOME that copies lie in while they are read."""
+"""Folder below LITHIFY_HOME for downloaded blocks."""
 ALL_SOUND = "each of its sources can be read alone: the merge itself fails, or the worker; see its last error"
 
 OpenStore = Callable[[str], ObjectStore]
@@ -54,7 +53,7 @@ OpenStore = Callable[[str], ObjectStore]
 
 @dataclass(slots=True)
 class IsolationReport:
-    """What was read: blocks quarantined with their errors, groups whose sources are all sound, blocks not read."""
+    """Result of a round: blocks quarantined with their errors, groups whose sources are all sound, blocks not read."""
 
     quarantined: dict[str, str] = field(default_factory=dict)
     sound: list[int] = field(default_factory=list)
@@ -62,26 +61,26 @@ class IsolationReport:
     bytes_read: int = 0
 
     def has_room(self, block: Block) -> bool:
-        """Say whether this round may still read this block."""
+        """Return whether the byte budget of this round allows reading the block."""
         return not self.bytes_read or self.bytes_read + block.size_bytes <= BYTES_PER_ROUND
 
 
 def isolate_sources(stores: OpenStore, *, order: Order | None = None) -> IsolationReport:
-    """Look at the sources of jobs that fail; safe to run twice and by two at once."""
+    """Examine the sources of failing jobs. Idempotent and safe to run concurrently."""
     order = order or Order(actor=ACTOR, why="a job failed on it")
     report = IsolationReport()
     for job in _failing_jobs():
         related = Part.objects.select_related("group__tenant__bucket", "group__tenant__folder")
         part = related.defer("group__tenant__folder__looked", "group__tenant__slots").get(job=job)
-        if part.group.state != GroupState.OPEN:  # another of its parts had a bad source
+        if part.group.state != GroupState.OPEN:  # another partition of the group had a bad source
             continue
         try:
             suspects = _suspects(job, part.group)
             if suspects:
                 _look_at(part, job, suspects, stores(part.group.tenant.bucket.url), order, report)
-            else:  # nothing more to look at until it fails again
+            else:  # nothing left to examine until the job fails again
                 _tick_off(part, job)
-        except Exception as error:  # the others go on
+        except Exception as error:  # an error must not stop the other jobs
             log.exception("sources_not_looked_at job=%s", job.name)
             report.unread[job.name] = str(error)
             _look_later(part)
@@ -89,10 +88,10 @@ def isolate_sources(stores: OpenStore, *, order: Order | None = None) -> Isolati
 
 
 def _failing_jobs() -> list[Job]:
-    """Return jobs whose last run failed and that nobody runs now: those parked for it, and those that wait again.
+    """Return jobs without a lease whose last run failed: parked ones, and waiting ones that will be retried.
 
-    Not those that were looked at after that run, who may be many and stay for long, nor those that could not be read so
-    lately that it is too soon for another look, nor those of tenants whose bad sources stay until somebody decides.
+    Leaves out jobs already examined after that run (many, for a long time), jobs in back-off after a source could not
+    be read, and jobs of tenants for which quarantine is stopped until an operator decides.
     """
     jobs = Job.objects.filter(lane=KIND, tsdb_part__group__state=GroupState.OPEN)
     for place in stopped_places(KIND):
@@ -104,7 +103,7 @@ def _failing_jobs() -> list[Job]:
 
 
 def _suspects(job: Job, group: Group) -> list[Block]:
-    """Return the sources to read: the named one, or all of a parked job, the named one first."""
+    """Return the sources to read: the named one, or all of a parked job with the named one first."""
     named = str(_last_reason(job).get("object", ""))
     sources = list(Block.objects.filter(group=group, state=BlockState.OWNED, ulid__in=job.spec["sources"]))
     sources.sort(key=lambda block: (block.ulid not in named, block.min_time_ms, block.ulid))
@@ -132,7 +131,7 @@ def _look_at(
                 budget_bytes=job.spec["task_memory_bytes"],
                 is_merged_by_time=met_only_copied and _has_company(block, group),
             )
-        except (StorageError, ScratchFull, OSError) as trouble:  # says nothing of the block
+        except (StorageError, ScratchFull, OSError) as trouble:  # the block itself may be sound
             report.unread[block.ulid] = str(trouble)
             log.warning("source_not_read block=%s reason=%s", block.ulid, trouble)
             is_unread = True
@@ -157,27 +156,27 @@ def _look_at(
 
 
 def _tick_off(part: Part, job: Job) -> None:
-    """Note that this failure was looked at."""
+    """Record that the job's last failure was examined."""
     Part.objects.filter(id=part.id, verified_token__lt=job.token).update(
         verified_token=job.token, looked={}, unread=0, look_again_at_ms=0
     )
 
 
 def _look_later(part: Part) -> None:
-    """Leave the sources alone for a while: what keeps them from being read now may do so for long."""
+    """Back off reading the partition's sources."""
     unread = part.unread + 1
     at_ms = again_at_ms(dialect.clock_ms(), unread)
     Part.objects.filter(id=part.id).update(unread=unread, look_again_at_ms=at_ms)
 
 
 def _has_company(block: Block, group: Group) -> bool:
-    """Say whether other sources of a group have samples of the same times."""
+    """Return whether other sources of the group overlap the block in time."""
     others = Block.objects.filter(group=group, state=BlockState.OWNED).exclude(id=block.id)
     return others.filter(min_time_ms__lt=block.max_time_ms, max_time_ms__gt=block.min_time_ms).exists()
 
 
 def _last_reason(job: Job) -> dict[str, Any]:
-    """Return what the last failed run of a job told, {} if it told nothing."""
+    """Return the failure reason of the job's last failed run, {} if it gave none."""
     last = Attempt.objects.filter(job=job, outcome__in=BAD_OUTCOMES).order_by("-token").first()
     return (last.reason if last else None) or {}
 
@@ -185,7 +184,7 @@ def _last_reason(job: Job) -> dict[str, Any]:
 def _read_alone(
     block: Block, folder: str, store: ObjectStore, *, budget_bytes: int, is_merged_by_time: bool
 ) -> BadObject | None:
-    """Download a block and read all of it; return what is wrong with it, or what the job's merge cannot do with it.
+    """Download a block and read all of it; return the error found, or why the job's merge cannot process it.
 
     Raises StorageError, ScratchFull, OSError.
     """

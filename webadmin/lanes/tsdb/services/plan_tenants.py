@@ -1,7 +1,7 @@
-"""Plans tenants of buckets: makes groups and their jobs, one command of the log per batch.
+"""Plan tenants of buckets: create groups and their jobs, one command of the log per batch.
 
-What the plan rests on is checked again under the head: a block that is not free any more ends the batch, and the tenant
-is planned again. Two that plan the same tenant at once make each group once.
+The input of the plan is verified again under the lock: if a block is no longer free, the batch ends and the tenant is
+planned again. Concurrent plans of one tenant create each group once.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ log = logging.getLogger(__name__)
 
 ACTOR = "control:intervals"
 PLAN_AGAIN_MS = 10_000
-"""How soon a tenant is looked at again that had more groups than the queue had room for."""
+"""Delay until a tenant with more groups than the queue had room for is planned again."""
 REFUSED_AGAIN_MS = 60_000
 LEVEL_MAX = 32_767
 
 
 @dataclass(slots=True)
 class PlanReport:
-    """What a round of planning made: names of jobs, tenants that were refused and why."""
+    """Result of a round of planning: names of the jobs created, and refused tenants with the reasons."""
 
     jobs: list[str] = field(default_factory=list)
     duplicates: list[str] = field(default_factory=list)
@@ -56,12 +56,12 @@ class PlanReport:
 
 
 def plan_tenant(tenant: BucketTenant, store: ObjectStore, *, order: Order | None = None) -> PlanReport:
-    """Plan one tenant as its blocks are known now, and make the jobs there is room for."""
+    """Plan one tenant from its recorded blocks, and create as many jobs as there is room for."""
     order = order or Order(actor=ACTOR, why="blocks of an interval")
     now_ms = dialect.clock_ms()
     report = PlanReport()
     if not order.is_dry_run:
-        _give_up_cut_groups(tenant)  # also where nothing new is planned: its jobs would be done all the same
+        _give_up_cut_groups(tenant)  # also if nothing new is planned: the jobs would complete regardless
     if why := _standing_refusal(tenant):
         _note(tenant, IntervalPlan(tenant=tenant.name, refusal=why), now_ms, again_ms=now_ms + REFUSED_AGAIN_MS)
         report.refused[tenant.name] = why
@@ -79,8 +79,9 @@ def plan_tenant(tenant: BucketTenant, store: ObjectStore, *, order: Order | None
 
 
 def _give_up_cut_groups(tenant: BucketTenant) -> None:
-    """Give up groups that were cut into parts when the bucket allowed it: open ones, and those that are done and not
-    published yet. Their results would be taken for duplicates.
+    """Dissolve or withdraw split groups in a bucket that no longer allows partitions.
+
+    Affects open groups, and done groups that are not published yet: readers would treat their results as duplicates.
     """
     if allows_partitions(tenant.bucket):
         return
@@ -91,7 +92,7 @@ def _give_up_cut_groups(tenant: BucketTenant) -> None:
 
 
 def note_failure(tenant: BucketTenant, error: Exception) -> str:
-    """Note that planning a tenant broke off, and leave it alone for a while; return why it is not planned."""
+    """Record that planning a tenant failed and back off; return the reason why it is not planned."""
     failures = tenant.failures + 1
     why = f"its plan broke off: {in_words(error)}"[:REASON_MAX]
     at_ms = again_at_ms(dialect.clock_ms(), failures)
@@ -102,7 +103,7 @@ def note_failure(tenant: BucketTenant, error: Exception) -> str:
 
 
 def due_tenants(now_ms: int, count: int) -> list[BucketTenant]:
-    """Return tenants whose plan is due, those due longest first."""
+    """Return tenants whose plan is due, the longest overdue first."""
     due = BucketTenant.objects.filter(plan_at_ms__lte=now_ms, folder__scanned_at_ms__isnull=False)
     related = due.select_related("bucket", "folder").defer("folder__looked", "slots")
     return list(related.order_by("plan_at_ms", "id")[:count])
@@ -121,7 +122,7 @@ def _standing_refusal(tenant: BucketTenant) -> str:
 
 
 def _plan(tenant: BucketTenant, store: ObjectStore, now_ms: int) -> IntervalPlan:
-    """Plan; only if there is something to do, ask the bucket whether a foreign compactor is at work."""
+    """Return the plan; list the bucket for a foreign compactor only if there is something to do."""
     blocks, taken = read_blocks(tenant), read_taken(tenant)
     partial = partial_uploads(tenant.folder_id)
     policy = policy_of(tenant.bucket)
@@ -132,7 +133,7 @@ def _plan(tenant: BucketTenant, store: ObjectStore, now_ms: int) -> IntervalPlan
     planned = plan()
     if not planned.groups and not planned.duplicates:
         return planned
-    # Of all blocks: whoever merges one of them next to ours may be about to take ours as well.
+    # Of all blocks: a compactor that merges one of them may be about to merge this installation's blocks too.
     ulids = {block.ulid for block in blocks}
     try:
         found = fresh_foreign_markers(store, layout_of(tenant.bucket), tenant.folder.name, ulids, now_s=now_ms / 1000)
@@ -151,7 +152,7 @@ def _plan(tenant: BucketTenant, store: ObjectStore, now_ms: int) -> IntervalPlan
 
 
 def _mark_duplicates(plan: IntervalPlan, tenant: BucketTenant, now_ms: int) -> list[str]:
-    """Let go of blocks whose data others hold."""
+    """Mark blocks whose data other blocks hold as superseded."""
     marked = []
     for duplicate in plan.duplicates:
         reason = f"all it holds is in {', '.join(duplicate.covered_by)}"[:REASON_MAX]
@@ -176,7 +177,7 @@ def _mark_duplicates(plan: IntervalPlan, tenant: BucketTenant, now_ms: int) -> l
 def _make_groups(
     groups: Sequence[IntervalGroup], tenant: BucketTenant, now_ms: int, order: Order, report: PlanReport
 ) -> bool:
-    """Make groups and their jobs in batches; return whether all found room."""
+    """Create groups and their jobs in batches; return whether there was room for all."""
     left = list(groups)
     if left:
         intern_shares([(KIND, tenant.name)])
@@ -187,7 +188,7 @@ def _make_groups(
                 if not batch:
                     return False
                 report.jobs += _create(run, batch, tenant, now_ms, order)
-        except (StaleSnapshot, IntegrityError) as error:  # somebody else plans the same tenant
+        except (StaleSnapshot, IntegrityError) as error:  # a concurrent plan of the same tenant
             log.info("intervals_planned_again tenant=%s reason=%s", tenant.name, error)
             return False
         left = left[len(batch) :]
@@ -195,7 +196,7 @@ def _make_groups(
 
 
 def _room(run: Operation) -> int:
-    """Return how many more jobs of this lane fit on the schedule."""
+    """Return the number of jobs of this lane that still fit on the schedule."""
     own = effective_limits(run.time.now_ms).value(LimitName.QUEUE_MAX, 0, lane=KIND)
     if own == limits_now(run.time.now_ms).queue_max or not own:
         return run.room()
@@ -218,7 +219,7 @@ def _batch(groups: Sequence[IntervalGroup], room: int) -> list[IntervalGroup]:
 def _create(
     run: Operation, groups: Sequence[IntervalGroup], tenant: BucketTenant, now_ms: int, order: Order
 ) -> list[str]:
-    """Make these groups with their jobs, one command; return the jobs' names."""
+    """Create these groups with their jobs in one command; return the jobs' names."""
     entries = [_entry(group, part, tenant) for group in groups for part in group.group_partitions()]
     names = [str(entry["job"]) for entry in entries]
     run.write(
@@ -233,7 +234,7 @@ def _create(
     _take_blocks(groups, rows, tenant)
     parts = [(group, part, row) for group, row in zip(groups, rows, strict=True) for part in group.group_partitions()]
     memory = limits_now(run.time.now_ms).task_memory_bytes
-    # Among jobs as large as each other the order of the plan counts.
+    # Among jobs of equal size, the order of the plan decides.
     jobs = [
         _job(group, part, row, tenant, memory=memory, index=run.index, at_ms=run.time.now_ms, position=position)
         for position, (group, part, row) in enumerate(parts)
@@ -247,7 +248,7 @@ def _create(
 
 
 def _entry(group: IntervalGroup, part: GroupPartition, tenant: BucketTenant) -> dict[str, Any]:
-    """Return what the log keeps of a job."""
+    """Return the log entry of a job."""
     return {
         "job": _name(group, part, tenant),
         "lane": KIND,
@@ -261,7 +262,7 @@ def _entry(group: IntervalGroup, part: GroupPartition, tenant: BucketTenant) -> 
 
 
 def _take_blocks(groups: Sequence[IntervalGroup], rows: Sequence[Group], tenant: BucketTenant) -> None:
-    """Give each group its blocks. Raises StaleSnapshot unless all of them are free."""
+    """Assign the blocks to their groups. Raises StaleSnapshot unless all of them are free."""
     ulids = {block.ulid: row.id for group, row in zip(groups, rows, strict=True) for block in group.blocks}
     free = Block.objects.filter(
         tenant=tenant, state=BlockState.LIVE, visible_at_ms__isnull=False, quarantined="", no_compact=""
@@ -335,7 +336,7 @@ def _group_columns(group: IntervalGroup) -> dict[str, Any]:
 
 
 def _note(tenant: BucketTenant, plan: IntervalPlan, now_ms: int, *, again_ms: int | None) -> None:
-    """Keep what the plan says about the tenant; what came meanwhile has made it due again, and stays so."""
+    """Store the result of the plan in the tenant's row, unless changes meanwhile made it due again."""
     BucketTenant.objects.filter(id=tenant.id, plan_at_ms=tenant.plan_at_ms).update(plan_at_ms=again_ms)
     BucketTenant.objects.filter(id=tenant.id).update(
         failures=0,
@@ -362,7 +363,7 @@ def _note(tenant: BucketTenant, plan: IntervalPlan, now_ms: int, *, again_ms: in
 
 
 def _published_parts(tenant: BucketTenant) -> int:
-    """Return how many visible blocks are parts of a group in a bucket that does not allow parts."""
+    """Return the number of visible blocks that are partitions of a group where the bucket does not allow partitions."""
     if allows_partitions(tenant.bucket):
         return 0
     return Block.objects.filter(

@@ -1,4 +1,4 @@
-"""Keeps bad sources out of compaction, with what is known of their damage; and lets them in again."""
+"""Quarantine bad source blocks with their errors, and release them."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ MARKED_BY = "Lithify cannot read it"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadSource:
-    """A source of a group, and what is wrong with it: ``error`` names file and offset."""
+    """A bad source of a group; ``error`` names the file and the offset."""
 
     block: Block
     error: BadObject
 
 
 def quarantine_sources(group: Group, job: Job, bad: Sequence[BadSource], order: Order) -> list[BadSource]:
-    """Keep these sources of an open group out and give the group up, in one command; return those that were kept out.
+    """Quarantine these sources of an open group and dissolve the group, in one command; return the quarantined ones.
 
-    The no-compact marks follow through the outbox. Nothing is done if the group is not open any more, or if too many
-    sources are bad: then the store is suspected, and an operator decides.
+    The outbox writes the no-compact marks. Changes nothing if the group is no longer open, or if too many sources are
+    bad: that indicates a fault of the store, and an operator decides.
     """
     found = [FoundBad(type(one.error).__name__, one.block.found_at_ms) for one in bad]
     if brake(KIND, place_of(group.tenant), found, order):
@@ -84,32 +84,34 @@ def _keep_out(one: BadSource, job: Job, command_index: int, now_ms: int) -> None
 
 
 def sources_kept_out(place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
-    """Return, by error class, the sources of a tenant kept out since then, of those found after ``accepted_ms`` (wall
-    time)."""
+    """Return the number of a tenant's sources quarantined since ``since_ms``, by error class.
+
+    Counts only sources found after ``accepted_ms``. Both are wall time.
+    """
     held = BlockQuarantine.objects.filter(of_place(place, "block__tenant"), released_at_ms=None, at_ms__gte=since_ms)
     return Counter(held.filter(block__found_at_ms__gt=accepted_ms).values_list("error_class", flat=True))
 
 
 def place_of(tenant: BucketTenant) -> str:
-    """Return the name under which keeping bad sources of this tenant of a bucket out is stopped."""
+    """Return the name of the tenant's quarantine stop."""
     return f"{tenant.bucket.name}/{tenant.name}"
 
 
 def of_place(place: str, tenant: str) -> Q:
-    """Return the condition that ``tenant``, the path to a tenant of a bucket, leads to the one of this name."""
+    """Return the condition that the tenant at the lookup path ``tenant`` has this name."""
     bucket, _, name = place.partition("/")
     return Q(**{f"{tenant}__bucket__name": bucket, f"{tenant}__name": name})
 
 
 def release_since(place: str, since_ms: int, order: Order) -> list[OperationOutcome]:
-    """Release the sources kept out since then (wall time), in commands of bounded size."""
+    """Release the sources quarantined since ``since_ms`` (wall time), in commands of bounded size."""
     held = BlockQuarantine.objects.filter(of_place(place, "block__tenant"), released_at_ms=None, at_ms__gte=since_ms)
     ids = list(held.order_by("id").values_list("block__ulid", flat=True))
     return [release_sources(ids[at : at + NAMES_MAX], order=order) for at in range(0, len(ids), NAMES_MAX)]
 
 
 def release_sources(blocks: Sequence[str], *, everything: bool = False, order: Order) -> OperationOutcome:
-    """Let quarantined blocks, named by their ids, be planned again; their no-compact marks are taken back.
+    """Release quarantined blocks, given by ULID, for planning and remove their no-compact marks.
 
     Raises FilterEmpty.
     """

@@ -1,6 +1,6 @@
-"""One round of what control tasks do for buckets: scan, plan, write, clean.
+"""One round of the control tasks of buckets: scan, plan, write the outbox, delete.
 
-A bucket or tenant in trouble stops no other, whatever the trouble is: what is in the buckets was written by others.
+An error of any kind in one bucket or tenant does not stop the others: the content of buckets comes from other writers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TENANTS_PER_ROUND = 200
 
 @dataclass(slots=True)
 class ScanRound:
-    """What scans found by bucket, and which buckets did not answer."""
+    """Scan reports by bucket, and the buckets that failed."""
 
     found: dict[str, ScanReport] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
@@ -39,7 +39,7 @@ def scan_buckets(stores: OpenStore) -> ScanRound:
     for bucket in Bucket.objects.filter(is_paused=False):
         try:
             outcome.found[bucket.name] = scan_bucket(bucket, stores(bucket.url))
-        except Exception as error:  # noqa: BLE001  said with its traceback
+        except Exception as error:  # noqa: BLE001  logged with its traceback
             outcome.failed[bucket.name] = in_words(error)
             _say("bucket_not_scanned", bucket.name, error)
     return outcome
@@ -51,7 +51,7 @@ def plan_due(stores: OpenStore, *, count: int = TENANTS_PER_ROUND) -> PlanReport
     for tenant in due_tenants(dialect.clock_ms(), count):
         try:
             report = plan_tenant(tenant, stores(tenant.bucket.url))
-        except Exception as error:  # noqa: BLE001  said with its traceback
+        except Exception as error:  # noqa: BLE001  logged with its traceback
             outcome.refused[tenant.name] = note_failure(tenant, error)
             _say("tenant_not_planned", tenant.name, error)
             continue
@@ -62,12 +62,12 @@ def plan_due(stores: OpenStore, *, count: int = TENANTS_PER_ROUND) -> PlanReport
 
 
 def write_outboxes(stores: OpenStore) -> OutboxReport:
-    """Write what commits have promised, for every tenant."""
+    """Run the open outbox steps of every tenant."""
     outcome = OutboxReport()
     for tenant in tenants_to_write():
         try:
             report = write_outbox(tenant, stores(tenant.bucket.url))
-        except Exception as error:  # noqa: BLE001  said with its traceback
+        except Exception as error:  # noqa: BLE001  logged with its traceback
             outcome.failed += 1
             _say("outbox_not_written", tenant.name, error)
             continue
@@ -78,12 +78,12 @@ def write_outboxes(stores: OpenStore) -> OutboxReport:
 
 
 def clean_buckets(stores: OpenStore) -> CleanReport:
-    """Delete what is to be deleted, in every bucket."""
+    """Delete what is due in every bucket."""
     outcome = CleanReport()
     for bucket in Bucket.objects.all():
         try:
             report = clean_bucket(bucket, stores(bucket.url))
-        except Exception as error:  # noqa: BLE001  said with its traceback
+        except Exception as error:  # noqa: BLE001  logged with its traceback
             outcome.failed += 1
             _say("bucket_not_cleaned", bucket.name, error)
             continue
@@ -94,6 +94,6 @@ def clean_buckets(stores: OpenStore) -> CleanReport:
 
 
 def _say(what: str, name: str, error: Exception) -> None:
-    """Log what was not done; an error that nobody foresaw with its traceback."""
+    """Log the failure of a step; an unexpected error with its traceback."""
     is_foreseen = isinstance(error, LithifyError)
     log.warning("%s name=%s reason=%s", what, name, error, exc_info=None if is_foreseen else error)

@@ -1,6 +1,6 @@
-"""Takes in what a scan of a bucket found: blocks that came, that are gone, and marks on them.
+"""Record what a scan of a bucket found: new blocks, missing blocks, and marks.
 
-Scans only read the bucket; a scan that breaks off leaves what it took in so far, and the next one goes on from there.
+Scans only read the bucket. A scan that fails keeps what it has recorded; the next one continues from there.
 """
 
 from __future__ import annotations
@@ -29,17 +29,20 @@ log = logging.getLogger(__name__)
 
 ACTOR = "control:scan"
 PRESENT = (BlockState.LIVE, BlockState.OWNED, BlockState.SUPERSEDED, BlockState.MARKED)
-"""States of blocks that are in the bucket once their ``meta.json`` is."""
+"""States in which a block's ``meta.json`` is in the bucket."""
 ROWS_PER_INSERT = 100
 LISTED_AGAIN_MS = 24 * 3_600_000
-"""So long after a folder's objects were listed they are listed again: only that shows that somebody deleted a block's
-``meta.json`` without a mark, or marked it in the block's own folder alone."""
+"""Interval at which all objects of a folder are listed.
+
+Only a full listing shows that a block's ``meta.json`` was deleted without a mark, or that the block was marked in its
+own folder only.
+"""
 NAMES_PER_QUERY = 500
 
 
 @dataclass(slots=True)
 class ScanReport:
-    """What came, what went, and what it cost."""
+    """Numbers of new and missing blocks and marks, and of requests."""
 
     folders: int = 0
     appeared: int = 0
@@ -52,9 +55,9 @@ class ScanReport:
 
 
 def scan_bucket(bucket: Bucket, store: ObjectStore, *, deep: bool = False) -> ScanReport:
-    """Look at every folder of a bucket and take in what is new. Raises StorageError if the bucket does not answer.
+    """Scan every folder of a bucket and record the changes. Raises StorageError if the bucket does not answer.
 
-    A folder whose scan breaks off for another reason says so and is left alone for a while; the others are scanned.
+    A folder whose scan fails for another reason is reported and backed off; the other folders are scanned.
     """
     report = ScanReport()
     try:
@@ -74,13 +77,13 @@ def scan_bucket(bucket: Bucket, store: ObjectStore, *, deep: bool = False) -> Sc
 
 
 def _to_list(bucket: Bucket) -> str | None:
-    """Return the folder that was longest ago listed whole, if its day is over: one a scan, so that they are spread."""
+    """Return the folder with the oldest full listing if one is due. One per scan, to spread the load."""
     folders = Folder.objects.filter(bucket=bucket, listed_at_ms__lte=dialect.clock_ms() - LISTED_AGAIN_MS)
     return folders.order_by("listed_at_ms", "id").values_list("name", flat=True).first()
 
 
 def _left_alone(bucket: Bucket) -> set[str]:
-    """Return the folders whose scans broke off so lately that it is too soon for another."""
+    """Return the folders in back-off after failed scans."""
     folders = Folder.objects.filter(bucket=bucket, again_at_ms__gt=dialect.clock_ms())
     return set(folders.values_list("name", flat=True))
 
@@ -91,7 +94,7 @@ def _scan_one(bucket: Bucket, name: str, store: ObjectStore, deep: bool, is_dele
         _scan_folder(folder, is_new, store, deep, is_deleted, report)
     except StorageError:
         raise
-    except Exception as error:  # whatever somebody wrote there must not keep the other folders from being scanned
+    except Exception as error:  # unexpected content of one folder must not stop the scan of the others
         report.broken_off += 1
         log.exception("folder_not_scanned bucket=%s folder=%s", bucket.name, name)
         failures = folder.failures + 1
@@ -123,7 +126,7 @@ def _scan_folder(
 
 
 def take_scan(folder: Folder, scan: FolderScan) -> None:
-    """Take in what the scan of a folder found; what a group loses ends that group. Safe to repeat."""
+    """Record the scan of a folder; dissolve groups that lost a source. Idempotent."""
     now_ms = dialect.clock_ms()
     tenants = _tenants(folder, scan)
     changed: set[int] = set()
@@ -151,13 +154,13 @@ def take_scan(folder: Folder, scan: FolderScan) -> None:
 
 
 def _kept(mark: Mark) -> dict[str, Any]:
-    """Return what is kept of a mark: whoever wrote it may have told a story of any length."""
+    """Return the stored form of a mark, truncated: marks of other writers may have any length."""
     told = {name: text[:REASON_MAX] for name, text in asdict(mark).items() if name in ("reason", "details", "fault")}
     return asdict(mark) | told
 
 
 def _known(folder: Folder) -> KnownFolder:
-    """Return what earlier scans of a folder found."""
+    """Return what earlier scans of a folder recorded."""
     complete = Block.objects.filter(tenant__folder=folder, visible_at_ms__isnull=False, state__in=PRESENT)
     looked = folder.looked
     marks = [Mark(**{**mark, "kind": MarkKind(mark["kind"])}) for mark in looked.get("marks", [])]
@@ -170,7 +173,7 @@ def _known(folder: Folder) -> KnownFolder:
 
 
 def _tenants(folder: Folder, scan: FolderScan) -> dict[str, int]:
-    """Return the row ids of the tenants whose blocks were found, making those that are new."""
+    """Return the row ids of the tenants whose blocks were found; create missing tenants."""
     names = set(scan.tenants) | ({folder.name[:-1]} if folder.name else set())
     known = dict(BucketTenant.objects.filter(bucket=folder.bucket, name__in=names).values_list("name", "id"))
     for name in sorted(names - known.keys()):
@@ -180,7 +183,7 @@ def _tenants(folder: Folder, scan: FolderScan) -> dict[str, int]:
 
 
 def _take_blocks(found: Iterable[FoundBlock], tenants: Mapping[str, int], now_ms: int, bucket: Bucket) -> set[int]:
-    """Insert blocks that are new; of ours, and of those that were gone, note that they are there."""
+    """Insert new blocks; mark this installation's results and returned blocks as present."""
     found = list(found)
     known = Block.objects.filter(tenant__in=tenants.values()).defer("meta", "files")
     held = {(row.tenant_id, row.ulid): row for row in _named(known, [one.ulid for one in found])}
@@ -200,13 +203,16 @@ def _take_blocks(found: Iterable[FoundBlock], tenants: Mapping[str, int], now_ms
         else:
             continue
         changed.add(tenant_id)
-    Block.objects.bulk_create(fresh, batch_size=ROWS_PER_INSERT, ignore_conflicts=True)  # another scan was quicker
+    Block.objects.bulk_create(fresh, batch_size=ROWS_PER_INSERT, ignore_conflicts=True)  # concurrent scans
     return changed
 
 
 def _row(one: FoundBlock, tenant_id: int, now_ms: int, *, was_there: bool) -> Block:
-    """Return the row of a new block. What was there when the bucket was adopted waits for nothing to follow it: a copy
-    of a bucket, whose objects are all of today, is not late data."""
+    """Return the row of a new block.
+
+    Blocks that existed when the bucket was adopted do not wait for later data: in a copied bucket every object has a
+    recent upload time although its data is old.
+    """
     return Block(
         tenant_id=tenant_id,
         ulid=one.ulid,
@@ -219,9 +225,9 @@ def _row(one: FoundBlock, tenant_id: int, now_ms: int, *, was_there: bool) -> Bl
 
 
 def _take_marks(scan: FolderScan, folder: Folder) -> set[int]:
-    """Note marks on blocks that no group owns, and those that were taken back.
+    """Record new and removed marks of blocks that no group owns.
 
-    All marks are looked at, not only new ones: a block may be taken in, or given up by its group, after its mark.
+    Examines all marks, not only new ones: a block may be recorded, or freed by its group, after it was marked.
     """
     changed: set[int] = set()
     blocks = Block.objects.filter(tenant__folder=folder)
@@ -245,7 +251,7 @@ def _take_marks(scan: FolderScan, folder: Folder) -> set[int]:
 
 
 def _marked(rows: QuerySet[Block], marks: Iterable[Mark], kind: MarkKind) -> list[tuple[int, int, Mark]]:
-    """Return those of the rows that have a mark of this kind: row id, tenant, mark; a query per 500 marks."""
+    """Return the rows that have a mark of this kind: row id, tenant, mark. One query per 500 marks."""
     of_kind = {mark.ulid: mark for mark in marks if mark.kind is kind}
     ulids = sorted(of_kind)
     found = []
@@ -263,7 +269,7 @@ def _why(mark: Mark) -> str:
 
 
 def _take_losses(folder: Folder, scan: FolderScan) -> set[int]:
-    """Take out blocks that are gone, and sources that somebody marked: groups that own them are dissolved."""
+    """Remove missing blocks and marked sources from planning; dissolve the groups that own them."""
     lost = sorted({*scan.vanished, *(ulid for ulid, _ in scan.known.marks)})
     sources = Block.objects.filter(tenant__folder=folder, state=BlockState.OWNED).select_related("group")
     owned = _named(sources.defer("meta", "files"), lost)
@@ -282,7 +288,7 @@ def _take_losses(folder: Folder, scan: FolderScan) -> set[int]:
 
 
 def _named(rows: QuerySet[Block], ulids: Sequence[str]) -> list[Block]:
-    """Return the rows with these ids, however many there are."""
+    """Return the rows with these ULIDs, in queries of bounded size."""
     return [
         row
         for start in range(0, len(ulids), NAMES_PER_QUERY)
@@ -291,7 +297,7 @@ def _named(rows: QuerySet[Block], ulids: Sequence[str]) -> list[Block]:
 
 
 def end_groups(groups: Sequence[Group], because: str, order: Order | None = None) -> None:
-    """Dissolve groups in a command of its own."""
+    """Dissolve groups in a separate command."""
     order = order or Order(actor=ACTOR, why=because)
     with operation() as run:
         names = [job.name for job in jobs_of(groups)]

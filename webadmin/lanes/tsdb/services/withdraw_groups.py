@@ -1,8 +1,8 @@
-"""Gives finished groups up whose results cannot be told to the bucket: their sources are live again and planned anew.
+"""Withdraw finished groups whose results cannot be published: their sources are live and planned again.
 
-For a result whose files are gone, whose ``meta.json`` somebody else wrote otherwise, or which is a part of a group in a
-bucket that does not allow parts any more: nothing behind it in the outbox would ever be done. Sources that are marked
-already are never taken back.
+Used for a result whose files are missing, whose ``meta.json`` in the bucket has other content, or which is a partition
+of a group in a bucket that no longer allows partitions: it would block all later outbox steps. Sources that are already
+marked are never restored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WHY = "an operator withdrew its result"
 
 
 def withdraw_groups(ids: Collection[int], *, order: Order) -> OperationOutcome:
-    """Withdraw the results of these groups; those are left, with the reason, that do not wait for it."""
+    """Withdraw the results of these groups; groups that cannot be withdrawn are skipped with the reason."""
     if order.is_dry_run:
         fit, left = _sorted_out(ids)
         return OperationOutcome(action="withdraw_groups", is_dry_run=True, changed=_names(fit), left=left)
@@ -36,7 +36,7 @@ def withdraw_groups(ids: Collection[int], *, order: Order) -> OperationOutcome:
 
 
 def withdraw_cut_groups(tenant: BucketTenant, *, order: Order) -> None:
-    """Withdraw the groups of several parts that are done and not all published: their sources are not marked yet."""
+    """Withdraw split groups that are done and not completely published: their sources are not marked yet."""
     parts = OutboxStep.objects.filter(tenant=tenant, kind=StepKind.WRITE_META, done_at_ms=None, block__partitions__gt=1)
     unpublished = Group.objects.filter(
         tenant=tenant, state=GroupState.DONE, partitions__gt=1, parts__result__in=parts.values("block_id")
@@ -72,7 +72,7 @@ def _sorted_out(ids: Collection[int]) -> tuple[list[Group], tuple[tuple[str, str
 
 
 def _withdraw(groups: Collection[Group], why: str) -> None:
-    """End what is still to be told of these groups; results that are visible follow their sources' way instead."""
+    """End the open outbox steps of these groups; already visible results become superseded like their sources."""
     now_ms = dialect.clock_ms()
     why = why[:REASON_MAX]
     results, sources = Block.objects.filter(part__group__in=groups), Block.objects.filter(group__in=groups)

@@ -1,7 +1,7 @@
-"""Writes to buckets what commits have promised: meta.json of results, then marks on sources, then the bucket index.
+"""Write committed changes to buckets: ``meta.json`` of results, then marks on sources, then the bucket index.
 
-Each step is done in the order of its row, and a row is done when it was written: a step that broke off is done again,
-and twice is the same as once. Two workers at the same tenant write the same bytes, and take turns at its index.
+Steps run in the order of their rows and are idempotent; a row is done once it was written, so an interrupted step is
+repeated. Concurrent workers of one tenant write the same bytes, and write its index one at a time.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from webadmin.lanes.tsdb.states import BlockState, StepKind
 log = logging.getLogger(__name__)
 
 STEPS_MAX = 1000
-"""Steps of one tenant in one go."""
+"""Maximum number of steps of one tenant per call."""
 INDEX_AGE_MS = 15 * 60_000
-"""An index is written anew when it is so old, whatever changed: its readers refuse one of more than an hour."""
+"""Age after which an index is written again without changes: readers reject an index older than 1 h."""
 INDEXES_PER_ROUND = 20
-"""Indexes that a round writes for their age alone, the oldest first, so that thousands of tenants are spread."""
+"""Maximum number of indexes per round that are written because of their age, oldest first. Spreads the load."""
 INDEX_TURN_MS = 30_000
-"""For so long a writer of an index is waited for that does not say that it is done: it may have been killed."""
+"""Lease of an index writer; it expires if the writer was killed."""
 INDEX_AGAIN_MS = 60_000
-"""How soon an index is tried again that could not be written: others of its age come first."""
+"""Delay before a failed index is written again; others of the same age come first."""
 
 
 class PartsNotAllowed(LithifyError):
-    """A part is not published, because readers would take it for a duplicate; the next plan withdraws its group."""
+    """A partition is not published because readers would treat it as a duplicate; the next plan withdraws its group."""
 
     code = "parts_not_allowed"
 
 
 @dataclass(slots=True)
 class OutboxReport:
-    """How much was written, and what was refused: a tenant's later steps wait for that one."""
+    """Number of writes, and the steps refused: each blocks the tenant's later steps."""
 
     written: int = 0
     indexes: int = 0
@@ -54,7 +54,7 @@ class OutboxReport:
 
 
 def tenants_to_write() -> list[BucketTenant]:
-    """Return the tenants with something in the outbox, or an index that is behind or ages; paused ones as well."""
+    """Return the tenants with open outbox steps or a stale or ageing index, including paused ones."""
     waiting = OutboxStep.objects.filter(done_at_ms=None).order_by().values("tenant_id").distinct()
     behind = BucketTenant.objects.filter(index_wanted__gt=F("index_written")) | BucketTenant.objects.filter(
         id__in=waiting
@@ -66,7 +66,7 @@ def tenants_to_write() -> list[BucketTenant]:
 
 
 def _aged() -> QuerySet[BucketTenant]:
-    """Return the tenants whose index was written, and that long ago."""
+    """Return the tenants whose index was written longer than ``INDEX_AGE_MS`` ago."""
     layouts = [name for name, kind in LAYOUTS.items() if kind.has_index]
     now_ms = dialect.clock_ms()
     return BucketTenant.objects.filter(
@@ -75,7 +75,7 @@ def _aged() -> QuerySet[BucketTenant]:
 
 
 def write_outbox(tenant: BucketTenant, store: ObjectStore) -> OutboxReport:
-    """Do the open steps of one tenant in order, up to the first that fails; bring its index up to date all the same."""
+    """Run the open steps of one tenant in order, up to the first that fails, then update its index in any case."""
     report = OutboxReport()
     layout = layout_of(tenant.bucket)
     steps = OutboxStep.objects.filter(tenant=tenant, done_at_ms=None).select_related("block").order_by("id")
@@ -88,7 +88,7 @@ def write_outbox(tenant: BucketTenant, store: ObjectStore) -> OutboxReport:
                 attempts=F("attempts") + 1, last_error=f"{type(error).__name__}: {error}"[:REASON_MAX]
             )
             log.warning("outbox_step_failed tenant=%s step=%s reason=%s", tenant.name, step.kind, error)
-            break  # the index tells what is in the bucket, whatever is still to come there
+            break  # the index lists what is in the bucket now, independent of steps still open
         report.written += OutboxStep.objects.filter(id=step.id, done_at_ms=None).update(
             done_at_ms=dialect.clock_ms(), attempts=F("attempts") + 1
         )
@@ -107,7 +107,7 @@ def _write_meta(store: ObjectStore, layout: Layout, tenant: BucketTenant, step: 
 
 
 def _mark_deletion(store: ObjectStore, layout: Layout, tenant: BucketTenant, step: OutboxStep) -> None:
-    at_s = step.created_at_ms // 1000  # the same whoever writes it, and how often
+    at_s = step.created_at_ms // 1000  # identical for every writer and every repetition
     is_duplicate = step.block.group_id is None
     if is_duplicate:
         results = list(step.covered_by)
@@ -118,7 +118,7 @@ def _mark_deletion(store: ObjectStore, layout: Layout, tenant: BucketTenant, ste
     except IncompleteBlock:
         if not is_duplicate:
             raise
-        # What held its data is gone since it was planned: nobody else may have that now, so it is planned from again.
+        # The blocks with its data were lost since planning. This block may be the only copy, so it is live again.
         Block.objects.filter(id=step.block_id, state=BlockState.SUPERSEDED).update(state=BlockState.LIVE, reason="")
         BucketTenant.objects.filter(id=tenant.id).update(plan_at_ms=0)
         return
@@ -151,8 +151,10 @@ _WRITERS: dict[str, Callable[[ObjectStore, Layout, BucketTenant, OutboxStep], No
 
 
 def _write_index(store: ObjectStore, layout: Layout, tenant: BucketTenant) -> int:
-    """Write the bucket index if something changed since it was written, or if that is long ago; return how many were
-    written. While somebody else writes it nothing is: what was read first must not be written last."""
+    """Write the bucket index if it is stale or too old; return the number written (0 or 1).
+
+    Writes nothing while another writer holds the lease: an index read earlier must not overwrite a newer one.
+    """
     turn_ms = _take_turn(tenant) if _is_index_due(tenant) else None
     if turn_ms is None:
         return 0
@@ -167,7 +169,7 @@ def _write_index(store: ObjectStore, layout: Layout, tenant: BucketTenant) -> in
         ours.update(index_writer_until_ms=now_ms + INDEX_AGAIN_MS)
         return 0
     if not ours.update(index_written=wanted, index_written_at_ms=now_ms, index_writer_until_ms=None):
-        # Somebody else had the turn before this was done: nobody knows whose index is the last.
+        # The lease expired and another writer took it: which index was written last is unknown, so write it again.
         row.update(index_wanted=F("index_wanted") + 1)
     return 1
 
@@ -178,7 +180,7 @@ def _is_index_due(tenant: BucketTenant) -> bool:
 
 
 def _take_turn(tenant: BucketTenant) -> int | None:
-    """Return until when the index is ours to write, None if somebody else is writing it."""
+    """Return the end of the lease of the index, None if another writer holds it."""
     now_ms = dialect.clock_ms()
     free = Q(index_writer_until_ms=None) | Q(index_writer_until_ms__lt=now_ms)
     until_ms = now_ms + INDEX_TURN_MS

@@ -1,4 +1,4 @@
-"""``manage.py placement``: shows and changes how datasets are placed, says what would move, draws how it works."""
+"""``manage.py placement``: show and change how datasets are placed, predict what would move, draw the ring."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Command(BaseCommand):
         plot.add_argument("--out", type=Path, default=Path("placement-plots"), help="the folder for the pictures")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Answer; what is refused is said in words."""
+        """Run the subcommand; errors are printed as text."""
         answer = getattr(self, f"_{options['part'].replace('-', '_')}")
         try:
             for line in answer(options):

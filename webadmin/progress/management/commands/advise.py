@@ -1,4 +1,4 @@
-"""``manage.py advise``: how many workers, how much memory and disk the present load needs."""
+"""``manage.py advise``: the number of workers, memory and disk that the present load needs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Command(BaseCommand):
     help = "Say how many workers, how much memory and disk the present load needs."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """What to look at, and what to reach."""
+        """Add the window of the rates, and the targets."""
         parser.add_argument("--window", type=int, default=WINDOW_SECONDS, help="seconds over which arrivals are taken")
         parser.add_argument(
             "--clear", type=int, default=CLEAR_SECONDS, help="seconds in which the backlog is to be gone"
@@ -34,7 +34,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="for programs")
 
     def handle(self, *args: Any, window: int, clear: int, slots: int, **options: Any) -> None:
-        """Print it."""
+        """Print the advice."""
         for name, value, low, high in (
             ("--window", window, 60, WINDOW_SECONDS_MAX),
             ("--clear", clear, 60, CLEAR_SECONDS_MAX),

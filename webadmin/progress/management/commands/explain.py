@@ -18,12 +18,12 @@ class Command(BaseCommand):
     help = "Say in one sentence where a block or job is, why, and what would change it."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The name, and the form of the answer."""
+        """Add the name, and the output format."""
         parser.add_argument("name", help=NAMES)
         parser.add_argument("--json", action="store_true", help="as the API answers")
 
     def handle(self, *args: Any, name: str, **options: Any) -> None:
-        """Print the sentence."""
+        """Print the explanation."""
         try:
             found = explain_name(name)
         except NotFound as error:

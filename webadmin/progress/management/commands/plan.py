@@ -1,4 +1,4 @@
-"""``manage.py plan --dry-run``: what a poll with so much free capacity would plan, assign and park now."""
+"""``manage.py plan --dry-run``: what a poll with a given free capacity would plan, assign and park now."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Command(BaseCommand):
     help = "Show what a poll with some free capacity would do now; nothing is changed."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """How much could be taken, by whom."""
+        """Add the capacity, and the worker."""
         parser.add_argument("--dry-run", action="store_true", help="required: jobs are planned by polls alone")
         parser.add_argument("--capacity", type=int, default=8, help="free job slots of the imagined poll")
         parser.add_argument("--worker", default=WORKER, help="as this worker: jobs may be pinned")
@@ -31,7 +31,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="the change set as the command log would have it")
 
     def handle(self, *args: Any, capacity: int, worker: str, build: str, **options: Any) -> None:
-        """Print it."""
+        """Print the plan."""
         if not options["dry_run"]:
             raise CommandError("jobs are planned when a worker polls; to see what would be planned, say --dry-run")
         if not 0 <= capacity <= CAPACITY_MAX:

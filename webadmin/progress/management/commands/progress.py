@@ -1,4 +1,4 @@
-"""``manage.py progress``: how far compaction is behind, how fast it goes, and when it will have caught up."""
+"""``manage.py progress``: the backlog of compaction, its rates, and the time until it is cleared."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Command(BaseCommand):
     help = "Show backlog, rates and time to clear per tenant and level, per shard and in all."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The window of the rates, and the form of the answer."""
+        """Add the window of the rates, and the output format."""
         parser.add_argument("--window", type=int, default=WINDOW_SECONDS, help="seconds over which rates are taken")
         parser.add_argument("--shards", action="store_true", help="also by shard")
         parser.add_argument("--json", action="store_true", help="as the API answers")
 
     def handle(self, *args: Any, window: int, **options: Any) -> None:
-        """Print it."""
+        """Print the report."""
         if not 60 <= window <= WINDOW_SECONDS_MAX:
             raise CommandError(f"--window {window}: 60 to {WINDOW_SECONDS_MAX} seconds")
         report = progress_report(window_seconds=window)
@@ -80,7 +80,7 @@ def _lanes(rows: Sequence[LaneRow]) -> Table:
 
 
 def place_text(row: ProgressRow) -> str:
-    """Return what a row is about."""
+    """Return the place of a row as text."""
     if row.shard is not None:
         return f"shard {row.shard}"
     if row.level is None:

@@ -1,4 +1,4 @@
-"""``manage.py query top|flame|series|export``: asks stored profiles where the time goes, and says what it took."""
+"""``manage.py query top|flame|series|export``: query stored profiles and print the result with its cost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from webadmin.query import query_views
 from webadmin.query.questions import ask_points, ask_profile_types, ask_series, ask_stacks
 
 POINTS = 60
-"""Points of a timeline whose step nobody named."""
+"""Number of points of a timeline without a step."""
 TYPES_NAMED = 30
 
 
@@ -37,7 +37,7 @@ class Command(BaseCommand):
     help = "Ask stored profiles: the largest functions, a flame graph, series with their points, or a pprof file."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """One command for each form of answer; what is asked is said alike for all."""
+        """Add a subcommand for each output format; all share the arguments of a query."""
         forms = parser.add_subparsers(dest="form", required=True)
         for name, summary in (
             ("top", "the functions with the largest own values"),
@@ -67,7 +67,7 @@ class Command(BaseCommand):
         forms.choices["export"].add_argument("--output", required=True, help="file to write, - for standard output")
 
     def handle(self, *args: Any, form: str, **options: Any) -> None:
-        """Ask and print; exit code 2 for a partial answer."""
+        """Run the query and print its result; exit with 2 if the result is partial."""
         try:
             question = _question(options)
             report = getattr(self, f"_{form}")(question, options)
@@ -140,7 +140,7 @@ class Command(BaseCommand):
         return answer.report
 
     def _type(self, question: Question, options: dict[str, Any]) -> str:
-        """Return the profile type asked for, or the only one there is."""
+        """Return the requested profile type, or the only one there is."""
         if options["type"]:
             return type_id(options["type"])
         found = ask_profile_types(options["tenant"], question).result

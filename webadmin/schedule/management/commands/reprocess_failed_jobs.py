@@ -1,4 +1,4 @@
-"""``manage.py reprocess_failed_jobs``: gives jobs that were parked for their failures another chance."""
+"""``manage.py reprocess_failed_jobs``: requeue jobs that were parked because of failures."""
 
 from __future__ import annotations
 

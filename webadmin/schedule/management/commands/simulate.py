@@ -1,4 +1,4 @@
-"""``manage.py simulate``: histories of a world in which everything goes wrong, or what a load needs."""
+"""``manage.py simulate``: run simulated histories with faults, or estimate the capacity for a load."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MORE_THAN_NOTHING = (
 )
 NOT_NEGATIVE = ("burst", "burst_every", "fixed_ms", "ms_per_mib")
 PROCESSES_FROM = 50
-"""Fewer histories are done before other processes have begun."""
+"""Fewer histories finish before further processes have started."""
 
 
 class Command(BaseCommand):
@@ -123,7 +123,7 @@ def _troubles(text: str) -> frozenset[Trouble]:
 
 
 def _check(options: dict[str, Any]) -> None:
-    """Refuse what cannot be simulated, before it is."""
+    """Reject options that cannot be simulated, before the simulation."""
     for name in MORE_THAN_NOTHING:
         if options[name] is not None and options[name] <= 0:
             raise CommandError(f"--{name.replace('_', '-')} {options[name]:g}: it has to be more than 0")

@@ -1,4 +1,4 @@
-"""``manage.py create_worker_credential NAME``: prints the secret of a new credential, once."""
+"""``manage.py create_worker_credential NAME``: print the secret of a new credential, once."""
 
 from __future__ import annotations
 

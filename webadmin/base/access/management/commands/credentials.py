@@ -31,7 +31,7 @@ class Command(BaseCommand):
     help = "List, rotate, expire and revoke credentials; create_worker_credential and catalog access-key make them."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """One action; all but ``list`` name a credential and may be a dry run."""
+        """Add one action; all but ``list`` name a credential and may be a dry run."""
         actions = parser.add_subparsers(dest="action", required=True)
         listing = actions.add_parser("list", help="the credentials in use, with when each expires and was used last")
         listing.add_argument("--all", action="store_true", dest="with_revoked", help="revoked ones too")
@@ -52,7 +52,7 @@ class Command(BaseCommand):
             action.add_argument("--json", action="store_true", dest="as_json", help="JSON instead of lines")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do what is asked."""
+        """Run the action."""
         if options["action"] == "list":
             self._list(options)
             return
@@ -104,7 +104,7 @@ class Command(BaseCommand):
 
 
 def moment(text: str) -> datetime:
-    """Return a moment in UTC of an argument."""
+    """Parse an argument as a moment in UTC."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:

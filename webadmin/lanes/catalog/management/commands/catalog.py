@@ -1,4 +1,4 @@
-"""``manage.py catalog``: access keys for the catalog's API; what makes branches slow, and what is done about it."""
+"""``manage.py catalog``: access keys for the catalog's API, compaction, and garbage collection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Command(BaseCommand):
     help = "Make access keys for the SDKs of lakeFS; look at branches, compact them, collect garbage."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """What to do, and with what."""
+        """Add the actions and their options."""
         actions = parser.add_subparsers(dest="action", required=True)
         compaction_command.add_actions(actions)
         key = actions.add_parser("access-key", help="make an access key; its secret is shown once")
@@ -33,7 +33,7 @@ class Command(BaseCommand):
         key.add_argument("--json", action="store_true", dest="as_json", help="JSON instead of two lines")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do what is asked."""
+        """Run the selected action."""
         try:
             if act := compaction_command.ACTIONS.get(options["action"]):
                 act(options, f"command:{getpass.getuser()}", self.stdout)

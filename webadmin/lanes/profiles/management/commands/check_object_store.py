@@ -1,4 +1,4 @@
-"""``manage.py check_object_store``: tries everything Lithify asks of an object store and says what it found."""
+"""``manage.py check_object_store``: tests every operation that Lithify uses and prints the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``manage.py delete_data``: hides a tenant's data at once and has it rewritten out of the objects by a deadline."""
+"""``manage.py delete_data``: hides a tenant's data at once and has it removed from the objects by a deadline."""
 
 from __future__ import annotations
 
@@ -64,6 +64,6 @@ class Command(BaseCommand):
 
 
 def _time_ms(text: str) -> int:
-    """Return a time of day and date as unix milliseconds; without a zone it is UTC."""
+    """Return a date and time as unix milliseconds; the default zone is UTC."""
     time = datetime.fromisoformat(text)
     return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)

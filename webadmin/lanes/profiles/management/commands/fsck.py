@@ -1,4 +1,4 @@
-"""``manage.py fsck``: compares bucket and index both ways; with ``--repair`` it first adopts what the index lacks."""
+"""``manage.py fsck``: compares bucket and index both ways; with ``--repair`` it first adds what the index lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``manage.py level_policy``: shows and changes when the blocks of a level make a job, for everybody or one tenant."""
+"""``manage.py level_policy``: shows and changes level policies, the default or those of one tenant."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Command(BaseCommand):
     help = "Show the level policies, or change the numbers that are given; with --dry-run say what would be planned."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Whose policy, and its numbers."""
+        """Add the options for the tenant and the numbers."""
         parser.add_argument("--lane", default=KIND)
         parser.add_argument("--level", type=int, help="without it: list all policies")
         parser.add_argument("--tenant", default="", help="default: everybody who has none of their own")
@@ -34,7 +34,7 @@ class Command(BaseCommand):
             parser.add_argument(f"--{name.replace('_', '-')}", type=int, help=rule.meaning)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print what holds, or what was changed."""
+        """Print the policies in force, or the changes."""
         if options["level"] is None:
             for row in LevelPolicy.objects.all():
                 place = {"lane": row.lane, "level": row.level, "tenant": row.tenant}

@@ -1,4 +1,4 @@
-"""``manage.py rebuild_index``: builds the index again from the bucket, without counting merged data twice."""
+"""``manage.py rebuild_index``: rebuilds the index from the bucket, without counting merged data twice."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Command(BaseCommand):
 
 
 def details(outcome: RebuildOutcome) -> Iterator[str]:
-    """Yield a line for every object that was not simply registered, and for what was done to the log."""
+    """Yield a line for every object that was not registered normally, and for changes of the log."""
     for key, reason in outcome.left_out.items():
         yield f"left out {key}: {reason}"
     for key, error in outcome.bad:

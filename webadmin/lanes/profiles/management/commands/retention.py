@@ -1,4 +1,4 @@
-"""``manage.py retention``: what retention would drop, or drops now; the control task does the same every 15 minutes."""
+"""``manage.py retention``: previews or runs retention; the control task runs it every 15 minutes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Command(BaseCommand):
 
 
 def _change(order: Order, options: dict[str, Any]) -> dict[str, Any] | None:
-    """Change a rule or hold if the options ask for that, and return what to tell."""
+    """Change a rule or hold if the options request it, and return the result."""
     tenant = options["tenant"]
     if options["keep_days"] is not None or options["keep_as_everybody"]:
         return set_retention(tenant=tenant, keep_days=options["keep_days"], order=order).to_json()

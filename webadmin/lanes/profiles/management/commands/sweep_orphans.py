@@ -1,4 +1,4 @@
-"""``manage.py sweep_orphans``: deletes objects that were written and never committed, once they are old enough."""
+"""``manage.py sweep_orphans``: deletes old objects that were written and never committed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``manage.py tables``: makes tables of folders of Parquet files, and says how far their compaction is."""
+"""``manage.py tables``: create tables from folders of Parquet files and show the progress of their compaction."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Command(BaseCommand):
     help = "Make tables of folders of Parquet files, and say how far their compaction is."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """What to do, and with what."""
+        """Add the subcommands and their arguments."""
         actions = parser.add_subparsers(dest="action", required=True)
         adopt = actions.add_parser("adopt", help="make a table of a folder of Parquet files")
         adopt.add_argument("url", help="file:///folder or s3://bucket/prefix")
@@ -64,7 +64,7 @@ class Command(BaseCommand):
             each.add_argument("--json", action="store_true", dest="as_json", help="JSON instead of words")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do what is asked."""
+        """Run the subcommand."""
         try:
             getattr(self, f"_{options['action']}")(options)
         except LithifyError as error:

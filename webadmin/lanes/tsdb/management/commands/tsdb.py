@@ -1,4 +1,4 @@
-"""``manage.py tsdb``: adopts buckets of Prometheus blocks, and says how far their compaction is."""
+"""``manage.py tsdb``: adopt buckets of Prometheus blocks and show the progress of their compaction."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Command(BaseCommand):
     help = "Adopt buckets of Prometheus blocks, and say how far their compaction is."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """What to do, and with what."""
+        """Add the subcommands and their arguments."""
         actions = parser.add_subparsers(dest="action", required=True)
         adopt = actions.add_parser("adopt", help="become the compactor of a bucket")
         adopt.add_argument("url", help="file:///folder or s3://bucket/prefix")
@@ -66,7 +66,7 @@ class Command(BaseCommand):
         withdraw.add_argument("--dry-run", action="store_true", help="only say what would be withdrawn")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do what is asked."""
+        """Run the subcommand."""
         try:
             {
                 "adopt": self._adopt,
@@ -93,7 +93,10 @@ class Command(BaseCommand):
             self._wait(bucket)
 
     def _wait(self, bucket: Bucket) -> None:
-        """Do what control tasks do, which is safe beside them, until the fix-point; nodes do the merging."""
+        """Run the rounds of the control tasks until nothing is left to compact; nodes do the merging.
+
+        Safe to run beside the control tasks.
+        """
         store = open_store(bucket.url)
         last, scanned_at = "", 0.0
         while True:
