@@ -45,8 +45,8 @@ def both(name: str, *, on: str, match: Any, victims: tuple[str, ...], **more: An
 
 
 ADDED = commit("add_blocks", "profiles_block")
-# By the values: of statements that the server knows by now only these are sent.
-ASSIGNED = commit("replaces_token", "-S{shard}-L0")
+# By parameter values, because prepared statements are sent without their text; the log entry of a new job has sources.
+ASSIGNED = commit('"sources"', "-S{shard}-L0")
 CONFIRMED = commit('UPDATE "profiles_tombstone" SET "deleted_at_ms"')
 DISPATCHED = statement(b'UPDATE "profiles_tombstone" SET "dispatched_at_ms"')
 NODE: dict[str, Any] = {"moment": BEFORE, "victims": NODES, "is_counted": True}

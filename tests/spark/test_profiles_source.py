@@ -165,7 +165,7 @@ def test_executors_get_no_credential(source: SparkSession, stored: StoredRows) -
         ({"start": "2026-02-30"}, "not a time"),
         ({"end": "2001-01-01"}, "is not after start"),
         ({"selector": "{a=}"}, "option selector=.* expected a value in quotes"),
-        ({"selector": '{a=~"("}'}, "has no RE2 pattern"),
+        ({"selector": '{a=~"("}'}, "has an invalid RE2 pattern"),
         ({"columns": "time,size"}, "there is no column 'size'; there are time, service"),
         ({"columns": ""}, "name at least one column"),
         ({"columns": "value", "labels": "region"}, "option columns does not include labels"),
@@ -173,7 +173,7 @@ def test_executors_get_no_credential(source: SparkSession, stored: StoredRows) -
         ({"share_bytes": "-1"}, "not a number from 1"),
         ({"credential": ""}, "option credential is missing, and SERVICE_CREDENTIAL is not set"),
         ({"store": "ftp://x"}, "option store: .* is not an object store"),
-        ({"selektor": "{}"}, "there is no option 'selektor'; there are tenant"),
+        ({"selektor": "{}"}, "there is no option 'selektor'; the options are tenant"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_at_once(

@@ -81,8 +81,8 @@ REFUSED = {400, 401, 403, 409, 413, 415}
 def answer_error(error: Exception, context: dict[str, Any]) -> Response | None:
     """Return the response for an error: the exception handler of Django REST framework."""
     response = _answer_to(error, context)
-    if response is None:
-        return None
+    if response is None or isinstance(error, OperationalError | InterfaceError):
+        return response  # the sender may be unknown, and asking for it would raise again
     sender = getattr(context.get("request"), "user", None)
     if response.status_code in REFUSED:
         _count(sender, response)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.webadmin.admin.timeline_rows import make_table
 from tests.webadmin.hostile.conftest import Caller
 from tests.webadmin.service import Service
 from webadmin.embedded.deployment.findings import Level
@@ -61,7 +62,7 @@ def test_no_bucket_lies_in_another_store_or_holds_one(root: str, place: str) -> 
 def test_prefixes_of_one_bucket_overlap_too(settings: Any) -> None:
     settings.STORE_ROOTS = ["s3://data"]
     settings.OBJECT_STORE_URL = "s3://data/lithify?region=eu-west-1"
-    table("s3://data/lake")
+    make_table(url="s3://data/lake")
     for url in ("s3://data/lithify/x", "s3://data", "s3://data/lake?region=other"):
         with pytest.raises(BucketRefused, match=OVERLAP):
             bucket(url)

@@ -82,7 +82,7 @@ def test_advice_follows_what_was_measured(service: Service) -> None:
 def test_advice_without_a_load_prints_its_assumptions(service: Service) -> None:
     text = said("advise")
     assert text.startswith("1 node of 2 job slots")
-    assert "the cost of a byte is assumed" in text
+    assert "the cost per byte is assumed" in text
 
 
 @pytest.mark.parametrize("arguments", [["--window", "1"], ["--clear", "0"], ["--slots", "0"], ["--slots", "9999"]])

@@ -99,7 +99,7 @@ def test_an_exported_file_has_the_total(query_command: QueryCommand, tmp_path: P
     ("options", "reason"),
     [
         (("--selector", "{a=b}"), "expected a value in quotes at character 3"),
-        (("--selector", '{a=~"("}'), "no RE2 pattern"),
+        (("--selector", '{a=~"("}'), "invalid RE2 pattern"),
         (("--type", "cpu"), "got\\(1\\): cpu"),
         (("--service", "nobody"), "look at the tenant, the service and the range"),
         (("--from", "now", "--until", "now-1h"), "start time is after end time"),

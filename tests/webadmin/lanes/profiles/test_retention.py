@@ -278,7 +278,7 @@ def test_blocks_past_retention_are_not_merged_and_delay_no_others(service: Servi
     old = [old_segment(service, 48 + n / 3600, n, datasets=[("acme", "web")]) for n in range(60)]
     worker = service.worker()
     assert worker.take() == [], "a full queue of blocks that go is no work"
-    assert "older than its tenants keep data" in explain_name(old[0])[0].sentence
+    assert "past the retention of its tenants" in explain_name(old[0])[0].sentence
     service.add_segments(20, shard=2)
     assert [spec.shard for spec in worker.take()] == [2]
     service.add_segments(20)

@@ -113,7 +113,7 @@ def test_what_has_no_room_is_left_alone_longer_each_time(
         patched.setattr("webadmin.lanes.tsdb.services.isolate_sources.reserve_space", lambda files, size: size - 1)
         patched.setattr(store, "get_range", None)  # nothing is downloaded
         for wait_s in (30, 60, 120):
-            assert "no room" in isolate_sources(lambda url: store).unread[BAD]
+            assert "not enough space" in isolate_sources(lambda url: store).unread[BAD]
             service.clock.advance(wait_s - 1)
             assert isolate_sources(lambda url: store).unread == {}
             service.clock.advance(1)

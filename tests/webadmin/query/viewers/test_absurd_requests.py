@@ -85,7 +85,7 @@ def test_patterns_that_ruin_other_engines_are_answered(viewer: Viewer) -> None:
             "SelectMergeStacktraces", viewer.stack_request(label_selector=f'{{host=~"{text}"}}').SerializeToString()
         )
         assert said(answer) == (400, "invalid_argument", "invalid_selector")
-        assert "has no RE2 pattern" in message_of(answer)
+        assert "has an invalid RE2 pattern" in message_of(answer)
 
 
 def test_an_unknown_tenant_has_no_data(viewer: Viewer, credential: Callable[..., str]) -> None:

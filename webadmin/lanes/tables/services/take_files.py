@@ -152,7 +152,8 @@ def read_again(source: DataSource, store: ObjectStore, paths: Sequence[str]) -> 
 
     Raises ForeignTable; the table is then paused.
     """
-    check_folders(source, store, paths)
+    if paths:
+        check_folders(source, store, paths)
     read = dict(enumerate(read_files(source, store, [OfferedFile(path=path) for path in paths])))
     schema = _join_schemas(source, read)
     return ReadAgain(
