@@ -8,7 +8,7 @@ from collections.abc import Generator
 import pytest
 
 ALLOWED = {
-    "the one writer of SQLite takes no turns": "about PostgreSQL; the suite runs on it too",
+    "SQLite has one writer and no advisory locks": "about PostgreSQL; the suite runs on it too",
     "a commit of SQLite's is on disk": "about PostgreSQL; the suite runs on it too",
     "the twin does not let others run": "about the compiled kernel; its twin is tested otherwise",
     "the twins were asked for": "LITHIFY_PURE=1 was set by whoever runs the tests",

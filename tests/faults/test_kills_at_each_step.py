@@ -46,7 +46,7 @@ def both(name: str, *, on: str, match: Any, victims: tuple[str, ...], **more: An
 
 ADDED = commit("add_blocks", "profiles_block")
 # By parameter values, because prepared statements are sent without their text; the log entry of a new job has sources.
-ASSIGNED = commit('"sources"', "-S{shard}-L0")
+ASSIGNED = commit("sources", "-S{shard}-L0")
 CONFIRMED = commit('UPDATE "profiles_tombstone" SET "deleted_at_ms"')
 DISPATCHED = statement(b'UPDATE "profiles_tombstone" SET "dispatched_at_ms"')
 NODE: dict[str, Any] = {"moment": BEFORE, "victims": NODES, "is_counted": True}
