@@ -114,7 +114,18 @@ class PostgresqlServer:
     def start(self) -> None:
         """Start the server again after ``stop``."""
         with preloading(self.disk):
-            self._server.ensure_postgres_running()
+            try:
+                self._server.ensure_postgres_running()
+            except subprocess.TimeoutExpired:  # The package waits 10 s; recovery on a busy machine may take longer.
+                wait_until(self._answers, "the server has recovered")
+                self._server.ensure_postgres_running()
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self.url).close()
+        except psycopg.OperationalError:
+            return False
+        return True
 
     def _control(self, *arguments: str) -> None:
         self.command("pg_ctl", "-w", "-D", str(self.data), *arguments, is_checked=False)
