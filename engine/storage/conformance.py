@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from uuid import uuid4
 
 from engine.storage.model import ConditionalCreate, ObjectNotFound, ObjectStore, StorageError
@@ -40,7 +41,7 @@ class ConformanceReport:
 def check_store(store: ObjectStore) -> ConformanceReport:
     """Run all checks on ``store``; scratch objects remain if the store cannot delete."""
     folder = f"scratch/conformance/{uuid4().hex}"
-    results = tuple(_outcome(claim, lambda test=test: test(store, folder)) for claim, test in CHECKS)  # type: ignore[misc]
+    results = tuple(_outcome(claim, partial(test, store, folder)) for claim, test in CHECKS)
     try:
         conditional_create = store.probe_conditional_create()
     except StorageError:

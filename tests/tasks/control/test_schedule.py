@@ -63,7 +63,7 @@ def test_a_task_that_ran_in_the_future_is_due_after_its_interval() -> None:
 
 @pytest.mark.usefixtures("one_connection")
 def test_tasks_go_on_when_the_wall_clock_is_set_back_by_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [datetime.now(UTC)]
+    clock = [datetime.now(UTC)]  # It starts at the time of the rows of the database, and then moves only as set here.
     for owner, name in ((app, "now"), (schedule, "now"), (KeptEntry, "default_now"), (KeptEntry, "_default_now")):
         monkeypatch.setattr(owner, name, lambda *_: clock[0])
     sent: list[str] = []
