@@ -31,7 +31,7 @@ class AuditedAdmin(admin.ModelAdmin):
         _record(request, _about("change", obj), obj, message)
         return super().log_change(request, obj, message)
 
-    def log_deletions(self, request: HttpRequest, queryset: QuerySet) -> Any:
+    def log_deletions(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
         """Record that rows are about to be deleted."""
         for obj in queryset:
             _record(request, _about("delete", obj), obj)
@@ -47,7 +47,9 @@ class AuditedAdmin(admin.ModelAdmin):
 
 
 def _audited(run: Callable[..., Any], name: str) -> Callable[..., Any]:
-    def audited(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet) -> HttpResponse | None:
+    def audited(
+        model_admin: admin.ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Any]
+    ) -> HttpResponse | None:
         with transaction.atomic():
             for obj in queryset:
                 _record(request, name, obj)

@@ -83,7 +83,7 @@ class OrderedAdmin(ReadOnlyAdmin):
         """Return whether the user may run actions on the model."""
         return bool(request.user.has_perm(f"{self.opts.app_label}.change_{self.opts.model_name}"))
 
-    def order_rows(self, ids: Sequence[str]) -> QuerySet:
+    def order_rows(self, ids: Sequence[str]) -> QuerySet[Any]:
         """Return the selected rows."""
         return self.model._default_manager.filter(pk__in=ids)
 
@@ -194,10 +194,10 @@ class OrderedAdmin(ReadOnlyAdmin):
         return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist")
 
 
-def _choose(name: str) -> Callable[[OrderedAdmin, HttpRequest, QuerySet], HttpResponse]:
+def _choose(name: str) -> Callable[[OrderedAdmin, HttpRequest, QuerySet[Any]], HttpResponse]:
     """Return the list's handler of selected rows: it redirects to the action's page."""
 
-    def choose(page: OrderedAdmin, request: HttpRequest, rows: QuerySet) -> HttpResponse:
+    def choose(page: OrderedAdmin, request: HttpRequest, rows: QuerySet[Any]) -> HttpResponse:
         order = next(order for order in page.orders if order.name == name)
         ids = list(rows.order_by("-pk").values_list("pk", flat=True)[:ROWS_MAX])
         return HttpResponseRedirect(page.order_address(order, ids))

@@ -70,10 +70,10 @@ class OutcomeFilter(admin.SimpleListFilter):
 
     title = parameter_name = "outcome"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [("accepted", "accepted"), ("refused", "refused")]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "accepted":
             return queryset.filter(outcome=ACCEPTED)
         return queryset.exclude(outcome=ACCEPTED) if self.value() == "refused" else queryset

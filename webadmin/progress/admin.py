@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -33,10 +34,10 @@ class KindFilter(admin.SimpleListFilter):
     title = "cause"
     parameter_name = "kind"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [(kind.value, kind.value) for kind in ParkedKind]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(is_kind(ParkedKind(self.value()))) if self.value() in set(ParkedKind) else queryset
 
 

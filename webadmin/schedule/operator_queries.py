@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from django.db.models import BigIntegerField, Count, F, OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce
@@ -216,12 +217,12 @@ def change_counts(command: Command) -> dict[str, int]:
     return {part: len(value) for part, value in changes.items() if isinstance(value, list) and value}
 
 
-def with_now(rows: QuerySet, now_ms: int) -> QuerySet:
+def with_now(rows: QuerySet[Any], now_ms: int) -> QuerySet[Any]:
     """Annotate each row with the command time at which it was read."""
     return rows.annotate(now_ms=Value(now_ms, BigIntegerField()))
 
 
-def still_in_force(rows: QuerySet, now_ms: int) -> QuerySet:
+def still_in_force(rows: QuerySet[Any], now_ms: int) -> QuerySet[Any]:
     """Narrow limits or pauses to those in force at this command time."""
     rows = rows.filter(Q(valid_until_ms=None) | Q(valid_until_ms__gt=now_ms))
     return rows.filter(ended_at_ms=None) if hasattr(rows.model, "ended_at_ms") else rows.filter(is_superseded=False)

@@ -39,7 +39,7 @@ def wall_times(command_indexes: Iterable[int] = ()) -> WallTimes:
     return WallTimes(now_ms=time.now_ms, wall_ms=time.wall_ms, wall_ms_of_command=known)
 
 
-def with_wall_times(rows: QuerySet, *, command: str = "command_index") -> QuerySet:
+def with_wall_times(rows: QuerySet[Any], *, command: str = "command_index") -> QuerySet[Any]:
     """Annotate each row with command time and wall time now, and the wall time of the command in this column."""
     time = read_time()
     entry = Command.objects.filter(index=OuterRef(command)).values("wall_time")[:1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 from django.db import models
 
@@ -10,7 +10,7 @@ from engine.core import ulids
 from webadmin.lanes.profiles.states import LIVE_STATES, BlockState
 
 
-class BlockQuerySet(models.QuerySet):
+class BlockQuerySet(models.QuerySet["Block"]):
     """Query set of blocks."""
 
     def live(self) -> Self:
@@ -26,7 +26,7 @@ class BlockQuerySet(models.QuerySet):
         return self.filter(queue_id=queue_id, state=BlockState.QUEUED).order_by("arrived_at_ms", "ulid")
 
 
-class TombstoneQuerySet(models.QuerySet):
+class TombstoneQuerySet(models.QuerySet["Block"]):
     """Query set of tombstones."""
 
     def due(self, command_time_ms: int) -> Self:

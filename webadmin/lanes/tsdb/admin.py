@@ -81,10 +81,10 @@ class RefusedFilter(admin.SimpleListFilter):
         "caught-up": ("caught up", Q(refusal="", compactions=0)),
     }
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [(name, label) for name, (label, _) in self.CHOICES.items()]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         chosen = self.CHOICES.get(self.value() or "")
         return queryset.filter(chosen[1]) if chosen else queryset
 

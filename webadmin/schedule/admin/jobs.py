@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -37,11 +38,11 @@ class JobStateFilter(admin.SimpleListFilter):
 
     title = parameter_name = "state"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         states = [(state.value, state.value) for state in JobState]
         return [(TROUBLE, "in trouble: parked, failed once, or lease over"), *states]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == TROUBLE:
             return queries.jobs_in_trouble(queryset, queries.command_now_ms())
         return queryset.filter(state=self.value()) if self.value() in set(JobState) else queryset
@@ -59,10 +60,10 @@ class WorkerStateFilter(admin.SimpleListFilter):
 
     title = parameter_name = "state"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [("polling", "polling"), ("silent", "silent or revoked")]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() not in ("polling", "silent"):
             return queryset
         polling = queries.polling_workers(Worker.objects.all(), datetime.fromtimestamp(dialect.clock_ms() / 1000, UTC))
@@ -80,10 +81,10 @@ class KindFilter(admin.SimpleListFilter):
 
     title = parameter_name = "kind"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return list(Command.Kind.choices)
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(kind=self.value()) if self.value() in Command.Kind.values else queryset
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -28,10 +29,10 @@ class InForceFilter(admin.SimpleListFilter):
 
     title = parameter_name = "now"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [("in_force", "in force"), ("over", "over")]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() not in ("in_force", "over"):
             return queryset
         in_force = queries.still_in_force(queryset, queries.command_now_ms())

@@ -29,14 +29,14 @@ def order_from_json(fields: Fields, actor: str) -> Order:
     return Order(actor=actor, why=fields.text("why", WHY_MAX, empty=False), is_dry_run=flag(fields, "dry_run"))
 
 
-def read_order(request: Request, shape: type[Serializer]) -> tuple[Fields, Order]:
+def read_order(request: Request, shape: type[Serializer[Any]]) -> tuple[Fields, Order]:
     """Return the fields of a request's body, validated by this shape, and the actor, reason and dry-run flag."""
     fields = Fields.of(request.data, "$")
     refuse_unknown(fields, shape)
     return fields, order_from_json(fields, f"credential:{request.user.name}")
 
 
-def refuse_unknown(fields: Fields, shape: type[Serializer]) -> None:
+def refuse_unknown(fields: Fields, shape: type[Serializer[Any]]) -> None:
     """Reject fields that the shape does not have, in nested objects too; not in lists of objects."""
     known = shape().fields
     fields.reject_unknown(known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -31,10 +32,10 @@ class BlockStateFilter(admin.SimpleListFilter):
 
     title = parameter_name = "state"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [(LIVE, "live: all that queries read"), *BlockState.choices]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == LIVE:
             return queries.live_blocks(queryset)
         if self.value() == BlockState.OWNED:
@@ -48,10 +49,10 @@ class CreatedFilter(admin.SimpleListFilter):
     title = "time in the id"
     parameter_name = "made"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [(name, f"the last {words.removeprefix('the last ')}") for name, words, _ in TIME_SPANS]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         spans = {name: span_ms for name, _, span_ms in TIME_SPANS}
         if self.value() not in spans:
             return queryset

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
@@ -82,10 +83,10 @@ class LastsFilter(admin.SimpleListFilter):
 
     title = parameter_name = "now"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [("lasts", "lasts"), ("over", "over")]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "lasts":
             return queryset.filter(ended_at=None)
         return queryset.exclude(ended_at=None) if self.value() == "over" else queryset
@@ -141,10 +142,10 @@ class RequestStateFilter(admin.SimpleListFilter):
 
     title = parameter_name = "state"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [("late", "late"), ("hidden", "under way"), ("done", "done")]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "late":
             return queries.late_requests(queryset, command_now_ms())
         return queryset.filter(state=self.value()) if self.value() in ("hidden", "done") else queryset

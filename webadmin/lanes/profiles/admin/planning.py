@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -34,10 +35,10 @@ class ReadyFilter(admin.SimpleListFilter):
     title = "ready"
     parameter_name = "fill"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [("ready", "ready now"), ("waiting", "not yet"), ("empty", "empty")]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "empty":
             return queryset.filter(block_count=0)
         if self.value() == "ready":
@@ -109,10 +110,10 @@ class OwnerFilter(admin.SimpleListFilter):
     title = "whose"
     parameter_name = "whose"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [("everybody", "everybody's"), ("own", "tenants' own")]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "everybody":
             return queryset.filter(tenant="")
         return queryset.exclude(tenant="") if self.value() == "own" else queryset

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -32,11 +33,11 @@ class DeletionFilter(admin.SimpleListFilter):
     title = "deletion"
     parameter_name = "state"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         states = [("waiting", "waits for its delay"), ("due", "due"), ("failing", "not deleted when asked")]
         return [*states, ("deleted", "deleted")]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "failing":
             return queries.tombstones_that_fail(queryset)
         if self.value() == "deleted":
@@ -53,10 +54,10 @@ class CauseFilter(admin.SimpleListFilter):
 
     title = parameter_name = "cause"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [(cause.value, words) for cause, (words, _) in CAUSES.items()]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(cause=self.value()) if self.value() in RemovalCause.values else queryset
 
 

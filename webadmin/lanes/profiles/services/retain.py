@@ -214,7 +214,7 @@ def _old_slices(
     return found
 
 
-def _block_slices(first_start_ms: int, last_start_ms: int) -> QuerySet:
+def _block_slices(first_start_ms: int, last_start_ms: int) -> QuerySet[Any]:
     blocks = Block.objects.live().made_between(first_start_ms, last_start_ms + PARTITION_MS)
     blocks = blocks.filter(tenant__isnull=False, partition_start_ms__lte=last_start_ms).annotate(
         slice_start=F("partition_start_ms"), slice_tenant=F("tenant__name"), slice_shard=F("shard")
@@ -222,7 +222,7 @@ def _block_slices(first_start_ms: int, last_start_ms: int) -> QuerySet:
     return _summed(blocks, blocks=Count("id"))
 
 
-def _segment_slices(first_start_ms: int, last_start_ms: int) -> QuerySet:
+def _segment_slices(first_start_ms: int, last_start_ms: int) -> QuerySet[Any]:
     datasets = Dataset.objects.filter(
         block__state__in=LIVE_STATES,
         block__tenant=None,
@@ -235,7 +235,7 @@ def _segment_slices(first_start_ms: int, last_start_ms: int) -> QuerySet:
     return _summed(datasets, blocks=Count("block_id", distinct=True))
 
 
-def _summed(rows: QuerySet, *, blocks: Count) -> QuerySet:
+def _summed(rows: QuerySet[Any], *, blocks: Count) -> QuerySet[Any]:
     grouped = rows.order_by().values("slice_start", "slice_tenant", "slice_shard")
     return grouped.annotate(newest=Max("max_time_ms"), blocks=blocks, bytes=Sum("size_bytes"))
 

@@ -72,7 +72,7 @@ class TableView(APIView):
         """Return the tenant that the response is for; None for an operator, who may see paths of the server."""
         return None if is_operator(self.request.user) else self.kwargs["tenant"]
 
-    def read(self, shape: type[Serializer]) -> tuple[Fields, Order]:
+    def read(self, shape: type[Serializer[Any]]) -> tuple[Fields, Order]:
         """Return the fields of the body, validated against ``shape``, and the actor with the reason."""
         return read_order(self.request, shape)
 
