@@ -53,8 +53,8 @@ class LevelFilter(admin.SimpleListFilter):
         return [(str(level), f"level {level}") for level in LEVELS]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        known = self.value() in {str(level) for level in LEVELS}
-        return queryset.filter(level=int(self.value())) if known else queryset
+        level = self.value()
+        return queryset.filter(level=int(level)) if level in {str(known) for known in LEVELS} else queryset
 
 
 class ShardFilter(ExactFilter):

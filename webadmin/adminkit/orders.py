@@ -77,7 +77,7 @@ class OrderedAdmin(ReadOnlyAdmin):
     """A read-only page with actions on its rows."""
 
     orders: Sequence[OperatorOrder] = ()
-    actions = ()
+    actions: Sequence[Any] = ()
 
     def may_order(self, request: HttpRequest) -> bool:
         """Return whether the user may run actions on the model."""
@@ -85,7 +85,8 @@ class OrderedAdmin(ReadOnlyAdmin):
 
     def order_rows(self, ids: Sequence[str]) -> QuerySet[Any]:
         """Return the selected rows."""
-        return self.model._default_manager.filter(pk__in=ids)
+        rows: QuerySet[Any] = self.model._default_manager.filter(pk__in=ids)
+        return rows
 
     def get_urls(self) -> list[URLPattern]:
         """Add the actions' pages before the rows' own, whose URL pattern would match them too."""
@@ -93,7 +94,7 @@ class OrderedAdmin(ReadOnlyAdmin):
         name = f"{self.opts.app_label}_{self.opts.model_name}_order"
         return [path("order/<slug:name>/", view, name=name), *super().get_urls()]
 
-    def get_actions(self, request: HttpRequest) -> dict[str, tuple[Callable[..., HttpResponse], str, str]]:
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         """Return the actions on selected rows for the list."""
         if not self.may_order(request):
             return {}
@@ -104,7 +105,7 @@ class OrderedAdmin(ReadOnlyAdmin):
         name = f"admin:{self.opts.app_label}_{self.opts.model_name}_order"
         return reverse(name, args=[order.name], query={"ids": ",".join(map(str, ids))} if ids else None)
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """Render the list, with the actions that apply to no rows."""
         free = [order for order in self.orders if not order.of_rows] if self.may_order(request) else []
         links = [(order.label, self.order_address(order)) for order in free]

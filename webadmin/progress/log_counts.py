@@ -89,8 +89,8 @@ def count_commands(commands: Iterable[Command]) -> LogCounts:
             name, part_count = _split(command)
             if part_count and (name, 0) in jobs:
                 counts.happened(JobPlace(jobs[name, 0].lane, jobs[name, 0].level), "jobs_added", part_count)
-            for block in _dropped_by(command):
-                counts.drop(minute_ms, block)
+            for dropped in _dropped_by(command):
+                counts.drop(minute_ms, dropped)
     return counts
 
 

@@ -5,7 +5,7 @@ Times are unix milliseconds of wall time, as in the log: rates are compared with
 
 from __future__ import annotations
 
-from typing import Any
+from typing import ClassVar
 
 from django.db import models
 from django.db.models import Q
@@ -91,7 +91,7 @@ class ParkedJobs(ConfinedManager["ParkedJob"]):
 class ParkedJob(Job):
     """A parked job, a proxy for its own page in the admin."""
 
-    objects = ParkedJobs("tenant")
+    objects: ClassVar[ParkedJobs] = ParkedJobs("tenant")
 
     class Meta:
         proxy = True

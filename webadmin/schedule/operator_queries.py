@@ -174,16 +174,19 @@ def commands_of_job(job: Job, attempts: Sequence[Attempt]) -> list[Command]:
     assignment.
     """
     indexes = {job.created_command_index, job.finished_command_index, *(attempt.token for attempt in attempts)}
-    commands = {command.index: command for command in Command.objects.filter(index__in=indexes - {None})}
+    known = [index for index in indexes if index is not None]
+    commands = {command.index: command for command in Command.objects.filter(index__in=known)}
     for attempt in attempts:
         if attempt.ended_at_ms is not None and attempt.outcome != AttemptOutcome.COMPLETED.value:
-            commands |= {command.index: command for command in _commands_at(attempt, job.name)}
+            commands |= {
+                command.index: command for command in _commands_at(attempt.ended_at_ms, attempt.token, job.name)
+            }
     return [commands[index] for index in sorted(commands)]
 
 
-def _commands_at(attempt: Attempt, job_name: str) -> list[Command]:
-    behind = Command.objects.filter(index__gt=attempt.token, index__lte=attempt.token + COMMANDS_SEARCHED_MAX)
-    at_its_end = behind.filter(command_time_ms=attempt.ended_at_ms, kind=Command.Kind.UPDATE_PLAN)[:20]
+def _commands_at(ended_at_ms: int, token: int, job_name: str) -> list[Command]:
+    behind = Command.objects.filter(index__gt=token, index__lte=token + COMMANDS_SEARCHED_MAX)
+    at_its_end = behind.filter(command_time_ms=ended_at_ms, kind=Command.Kind.UPDATE_PLAN)[:20]
     return [command for command in at_its_end if job_name in _job_names(command)]
 
 

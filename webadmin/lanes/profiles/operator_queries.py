@@ -146,7 +146,7 @@ def level_queues(now_ms: int) -> list[LevelQueues]:
         .annotate(
             queue_count=Count("id"),
             ready_count=Count("id", filter=is_ready),
-            blocks=Sum("block_count"),
+            block_sum=Sum("block_count"),
             bytes=Sum("byte_count"),
             oldest_ms=Min("oldest_arrival_ms"),
             next_ready_ms=Min("ready_at_ms", filter=~is_ready),
@@ -157,7 +157,7 @@ def level_queues(now_ms: int) -> list[LevelQueues]:
             level=row["level"],
             queue_count=row["queue_count"],
             ready_count=row["ready_count"],
-            block_count=int(row["blocks"]),
+            block_count=int(row["block_sum"]),
             byte_count=int(row["bytes"]),
             oldest_arrival_ms=row["oldest_ms"],
             next_ready_ms=row["next_ready_ms"],

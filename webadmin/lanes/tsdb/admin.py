@@ -147,8 +147,7 @@ class BucketAdmin(OrderedAdmin):
     def state(self, row: Any) -> SafeString:
         return _badge(bucket_state(row.now))
 
-    def get_changelist(self, request: HttpRequest, **options: Any) -> type[BucketChangeList]:
-        return BucketChangeList
+    change_list_class = BucketChangeList
 
 
 def _tenants_table(rows: Sequence[TenantProgress]) -> Table:
@@ -268,8 +267,7 @@ class BucketTenantAdmin(ReadOnlyAdmin):
     def state(self, row: Any) -> SafeString:
         return _badge(tenant_state(row.now))
 
-    def get_changelist(self, request: HttpRequest, **options: Any) -> type[TenantChangeList]:
-        return TenantChangeList
+    change_list_class = TenantChangeList
 
 
 def slots_of(row: BucketTenant) -> list[SlotProgress]:

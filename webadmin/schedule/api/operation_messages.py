@@ -12,6 +12,7 @@ from engine.protocol.fields import COUNT_MAX, Fields
 from engine.schedule.limits import LimitName, Scope, ScopeKind
 from engine.schedule.model import ParkedKind
 from webadmin.base.access.models import TENANT_NAME_MAX
+from webadmin.base.access.scopes import credential_of
 from webadmin.schedule.models import JOB_NAME_MAX, LANE_MAX
 from webadmin.schedule.operation_models import WHY_MAX, IsolationStop, LimitChange, Pause
 from webadmin.schedule.register import NAMES_MAX, JobFilter
@@ -33,7 +34,7 @@ def read_order(request: Request, shape: type[Serializer[Any]]) -> tuple[Fields, 
     """Return the fields of a request's body, validated by this shape, and the actor, reason and dry-run flag."""
     fields = Fields.of(request.data, "$")
     refuse_unknown(fields, shape)
-    return fields, order_from_json(fields, f"credential:{request.user.name}")
+    return fields, order_from_json(fields, f"credential:{credential_of(request).name}")
 
 
 def refuse_unknown(fields: Fields, shape: type[Serializer[Any]]) -> None:
@@ -41,8 +42,7 @@ def refuse_unknown(fields: Fields, shape: type[Serializer[Any]]) -> None:
     known = shape().fields
     fields.reject_unknown(known)
     for name, field in known.items():
-        inside = fields.optional(name) if isinstance(field, Serializer) else None
-        if inside is not None:
+        if isinstance(field, Serializer) and (inside := fields.optional(name)) is not None:
             refuse_unknown(inside, type(field))
 
 

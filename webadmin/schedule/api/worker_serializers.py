@@ -47,7 +47,9 @@ class PollRequestSerializer(serializers.Serializer[Any]):
     worker = serializers.CharField(max_length=wire.NAME_MAX)
     build = serializers.CharField(max_length=wire.NAME_MAX, allow_blank=True)
     capacity = serializers.IntegerField(min_value=0, max_value=wire.CAPACITY_MAX)
-    updates = JobUpdateSerializer(many=True, required=False, max_length=wire.UPDATES_MAX)
+    updates = JobUpdateSerializer(  # type: ignore[call-arg]  # ``many`` makes a list, which has a length
+        many=True, required=False, max_length=wire.UPDATES_MAX
+    )
     heard = serializers.IntegerField(
         min_value=0,
         max_value=COUNT_MAX,

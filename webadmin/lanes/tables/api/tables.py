@@ -22,6 +22,7 @@ from webadmin.base.access.scopes import (
     ANY_TENANT,
     MayReadTables,
     MayWriteTables,
+    credential_of,
     is_operator,
     listed_tenants,
 )
@@ -58,7 +59,7 @@ class TableView(APIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Check that the credential is valid for the tenant in the URL."""
         super().initial(request, *args, **kwargs)
-        listed = listed_tenants(request.user)
+        listed = listed_tenants(credential_of(request))
         if not listed & {ANY_TENANT, kwargs["tenant"]}:
             raise TenantNotAllowed("the credential is not for this tenant")
 
@@ -70,7 +71,7 @@ class TableView(APIView):
     @property
     def tenant_shown_to(self) -> str | None:
         """Return the tenant that the response is for; None for an operator, who may see paths of the server."""
-        return None if is_operator(self.request.user) else self.kwargs["tenant"]
+        return None if is_operator(credential_of(self.request)) else self.kwargs["tenant"]
 
     def read(self, shape: type[Serializer[Any]]) -> tuple[Fields, Order]:
         """Return the fields of the body, validated against ``shape``, and the actor with the reason."""
@@ -95,7 +96,7 @@ class TablesView(TableView):
     def post(self, request: Request, tenant: str) -> Response:
         """Create a table; the same one again changes nothing."""
         fields, order = self.read(shapes.CreateTableSerializer)
-        is_confined = not is_operator(request.user)
+        is_confined = not is_operator(credential_of(request))
         new = messages.new_table(tenant, fields)
         create_table(new, order=order, is_confined=is_confined)
         if order.is_dry_run:

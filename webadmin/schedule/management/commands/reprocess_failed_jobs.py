@@ -6,7 +6,7 @@ import getpass
 import json
 from argparse import ArgumentParser
 from dataclasses import replace
-from typing import Any
+from typing import IO, Any, cast
 
 from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
@@ -85,7 +85,7 @@ class Command(BaseCommand):
                 else ""
             )
             table.add_row(name, *(str(part) for part in about or ("",) * 5), what)
-        console = Console(file=self.stdout, width=200, soft_wrap=True)
+        console = Console(file=cast("IO[str]", self.stdout), width=200, soft_wrap=True)
         if rows:
             console.print(table)
         if len(rows) > TABLE_ROWS_MAX:

@@ -120,7 +120,7 @@ class _Counted:
         self._stream = stream
         self.size = 0
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int, /) -> bytes:
         try:
             piece = self._stream.read(size)
         except OSError as error:

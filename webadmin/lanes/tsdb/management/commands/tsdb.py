@@ -7,7 +7,7 @@ import json
 import time
 from argparse import ArgumentParser
 from datetime import UTC, datetime
-from typing import Any
+from typing import IO, Any, cast
 
 from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
@@ -143,7 +143,7 @@ class Command(BaseCommand):
                 *(each.bucket, each.tenant, str(each.blocks), str(each.waiting), str(each.compactions), jobs),
                 *(str(each.jobs_parked), str(each.to_write), _ready(each)),
             )
-        Console(file=self.stdout, width=160, soft_wrap=True).print(table)
+        Console(file=cast("IO[str]", self.stdout), width=160, soft_wrap=True).print(table)
         for each in tenants:
             for _, text in partition_notices(each.too_large, each.parts):
                 self.stdout.write(f"{each.bucket}/{each.tenant}: {text}")
