@@ -90,7 +90,10 @@ class ReadOnlyAdmin(ModelAdmin):
         if not self.has_view_permission(request, row):
             raise PermissionDenied
         if row is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+            redirect: HttpResponse = self._get_obj_does_not_exist_redirect(  # type: ignore[attr-defined]  # not in the stub
+                request, self.opts, object_id
+            )
+            return redirect
         context = {
             **self.admin_site.each_context(request),
             "opts": self.opts,
