@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from django.db.models import BigIntegerField, Count, F, OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce
@@ -21,6 +21,9 @@ from webadmin.base.database import dialect
 from webadmin.schedule import command_log
 from webadmin.schedule.models import Attempt, Command, Job, Limits, Worker
 from webadmin.schedule.operation_models import LimitChange
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
 
 DONE_COUNTED_MAX = 10_000
 COMMANDS_SEARCHED_MAX = 2_000
@@ -63,7 +66,7 @@ class ScheduleOverview:
     wall_ms: int
     limits: Limits
     jobs: JobCounts
-    workers: Sequence[Worker]
+    workers: Sequence[WithAnnotations[Worker, WorkerColumns]]
     known_worker_count: int
     polling_worker_count: int
     commands: Sequence[Command]
@@ -134,7 +137,15 @@ def _is_polling(at: datetime, lease_seconds: int) -> Q:
     return Q(last_poll_at__gte=heard_since, credential__revoked_at=None)
 
 
-def workers_for_list() -> QuerySet[Worker]:
+class WorkerColumns(TypedDict):
+    """The columns that ``workers_for_list`` adds."""
+
+    running: int
+    lease_seconds: int
+    wall_ms: int
+
+
+def workers_for_list() -> QuerySet[WithAnnotations[Worker, WorkerColumns]]:
     """Return workers with the number of jobs they hold, the length of a lease and the database's clock."""
     held = Job.objects.filter(worker=OuterRef("pk"), state=JobState.LEASED.value).order_by().values("worker")
     return Worker.objects.select_related("credential").annotate(
@@ -222,7 +233,8 @@ def change_counts(command: Command) -> dict[str, int]:
 
 def with_now(rows: QuerySet[Any], now_ms: int) -> QuerySet[Any]:
     """Annotate each row with the command time at which it was read."""
-    return rows.annotate(now_ms=Value(now_ms, BigIntegerField()))
+    found: QuerySet[Any] = rows.annotate(now_ms=Value(now_ms, BigIntegerField()))
+    return found
 
 
 def still_in_force(rows: QuerySet[Any], now_ms: int) -> QuerySet[Any]:
