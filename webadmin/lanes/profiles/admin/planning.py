@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -25,6 +25,10 @@ from webadmin.lanes.profiles.operator_queries import queues_for_list
 from webadmin.schedule.admin import job_page
 from webadmin.schedule.admin.job_page import SEGMENT_TENANT
 from webadmin.schedule.operator_queries import command_now_ms
+from webadmin.schedule.wall_times import NowColumns
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
 
 CHANGES_SHOWN = 30
 
@@ -62,7 +66,7 @@ class LevelQueueAdmin(ReadOnlyAdmin):
     def heading(self, row: LevelQueue) -> str:
         return f"Queue: {row}"
 
-    def sections(self, row: LevelQueue) -> Sequence[Section]:
+    def sections(self, row: WithAnnotations[LevelQueue, NowColumns]) -> Sequence[Section]:
         return [
             Facts(
                 title="The queue",
@@ -100,7 +104,7 @@ class LevelQueueAdmin(ReadOnlyAdmin):
         return show.note(show.count_text(row.block_count), show.size_text(row.byte_count))
 
     @display(description="Oldest arrival")
-    def oldest(self, row: LevelQueue) -> SafeString | str:
+    def oldest(self, row: WithAnnotations[LevelQueue, NowColumns]) -> SafeString | str:
         return show.age(row.oldest_arrival_ms, row.now_ms, clock=show.COMMAND_TIME)
 
 
@@ -137,7 +141,7 @@ class LevelPolicyAdmin(OrderedAdmin):
         return f"Policy of {row}"
 
     def sections(self, row: LevelPolicy) -> Sequence[Section]:
-        waiting = {"level": row.level} | ({"tenant": row.tenant} if row.tenant else {})
+        waiting = {"level": str(row.level)} | ({"tenant": row.tenant} if row.tenant else {})
         return [
             Facts(
                 title="Policy",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -18,6 +18,10 @@ from webadmin.adminkit.verdict import Notice
 from webadmin.lanes.profiles import deletion_queries as queries
 from webadmin.lanes.profiles.models import RemovalCause, Tombstone
 from webadmin.schedule.operator_queries import command_now_ms, with_now
+from webadmin.schedule.wall_times import NowColumns
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
 
 CAUSES = {
     RemovalCause.REPLACED: ("merged", "a job merged it into other blocks"),
@@ -93,7 +97,7 @@ class TombstoneAdmin(ReadOnlyAdmin):
             return [Notice(tone="bad", text=text)]
         return ()
 
-    def sections(self, row: Tombstone) -> Sequence[Section]:
+    def sections(self, row: WithAnnotations[Tombstone, NowColumns]) -> Sequence[Section]:
         asked = show.age(row.dispatched_at_ms, row.now_ms, clock=show.COMMAND_TIME)
         retries = row.deleted_at_ms is None and row.last_error
         return [
@@ -136,7 +140,7 @@ class TombstoneAdmin(ReadOnlyAdmin):
         return show.code(row.block.ulid)
 
     @display(description="Object")
-    def deletion(self, row: Tombstone) -> SafeString:
+    def deletion(self, row: WithAnnotations[Tombstone, NowColumns]) -> SafeString:
         if row.deleted_at_ms is not None:
             return show.badge("deleted", "quiet", f"{show.moment_text(row.deleted_at_ms)} command time")
         if row.last_error:
@@ -161,7 +165,7 @@ class TombstoneAdmin(ReadOnlyAdmin):
         return show.size_text(row.block.size_bytes)
 
     @display(description="Left the index")
-    def removed(self, row: Tombstone) -> SafeString | str:
+    def removed(self, row: WithAnnotations[Tombstone, NowColumns]) -> SafeString | str:
         return show.age(row.created_at_ms, row.now_ms, clock=show.COMMAND_TIME)
 
     @display(description="By job")

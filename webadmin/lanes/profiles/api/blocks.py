@@ -38,7 +38,7 @@ class BlockListParser(BaseParser):
 
     media_type = CONTENT_TYPE
 
-    def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> bytes:
+    def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> Any:
         body = stream.read(BLOCK_LIST_BYTES_MAX + 1)
         if len(body) > BLOCK_LIST_BYTES_MAX:
             raise request_bounds.BodyTooLarge(

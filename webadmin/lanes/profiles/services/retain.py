@@ -215,8 +215,8 @@ def _old_slices(
 
 
 def _block_slices(first_start_ms: int, last_start_ms: int) -> QuerySet[Any]:
-    blocks = Block.objects.live().made_between(first_start_ms, last_start_ms + PARTITION_MS)
-    blocks = blocks.filter(tenant__isnull=False, partition_start_ms__lte=last_start_ms).annotate(
+    live = Block.objects.live().made_between(first_start_ms, last_start_ms + PARTITION_MS)
+    blocks = live.filter(tenant__isnull=False, partition_start_ms__lte=last_start_ms).annotate(
         slice_start=F("partition_start_ms"), slice_tenant=F("tenant__name"), slice_shard=F("shard")
     )
     return _summed(blocks, blocks=Count("id"))
@@ -237,7 +237,8 @@ def _segment_slices(first_start_ms: int, last_start_ms: int) -> QuerySet[Any]:
 
 def _summed(rows: QuerySet[Any], *, blocks: Count) -> QuerySet[Any]:
     grouped = rows.order_by().values("slice_start", "slice_tenant", "slice_shard")
-    return grouped.annotate(newest=Max("max_time_ms"), blocks=blocks, bytes=Sum("size_bytes"))
+    sums: QuerySet[Any] = grouped.annotate(newest=Max("max_time_ms"), blocks=blocks, bytes=Sum("size_bytes"))
+    return sums
 
 
 def _drop_part(expired: ExpiredPart, order: Order, report: RetentionReport) -> None:
