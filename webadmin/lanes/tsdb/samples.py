@@ -72,7 +72,7 @@ def _blocks(tenants: Sequence[TenantProgress]) -> Iterator[tuple[str, list[Sampl
 
 def _buckets(now_ms: int) -> Iterator[tuple[str, list[Sample]]]:
     scanned = Bucket.objects.exclude(scanned_at_ms=None).values_list("name", "scanned_at_ms")
-    ages = [((name,), max(0, now_ms - at_ms) / 1000) for name, at_ms in scanned if at_ms is not None]
+    ages: list[Sample] = [((name,), max(0, now_ms - at_ms) / 1000) for name, at_ms in scanned if at_ms is not None]
     yield "lithify_tsdb_scan_age_seconds", ages
     parts = BucketTenant.objects.order_by().values_list("bucket__name").annotate(parts=Sum("parts"))
     yield "lithify_tsdb_published_parts", [((name,), count) for name, count in parts]

@@ -22,6 +22,7 @@ from webadmin.lanes.tsdb.progress import TenantProgress, tenant_progress
 from webadmin.lanes.tsdb.services import rounds
 from webadmin.lanes.tsdb.services.buckets import adopt_bucket
 from webadmin.lanes.tsdb.services.isolate_sources import isolate_sources
+from webadmin.lanes.tsdb.services.scan_buckets import scan_bucket
 from webadmin.lanes.tsdb.services.withdraw_groups import withdraw_groups
 from webadmin.lanes.tsdb.standing import partition_notices, tenant_state
 from webadmin.schedule.services.operation import Order
@@ -101,7 +102,7 @@ class Command(BaseCommand):
         last, scanned_at = "", 0.0
         while True:
             if time.monotonic() - scanned_at > SCAN_SECONDS:
-                rounds.scan_bucket(bucket, store)
+                scan_bucket(bucket, store)
                 scanned_at = time.monotonic()
             _round(store, bucket)
             tenants = tenant_progress(bucket.id)
