@@ -5,7 +5,8 @@ The tenant is part of the URL; a credential of other tenants is rejected.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 from django.utils.functional import cached_property
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -50,7 +51,7 @@ STRETCH = [
 class TableView(APIView):
     """What is asked about tables of one tenant."""
 
-    permission_classes: ClassVar[list[type[BasePermission]]] = [MayReadTables]
+    permission_classes: Sequence[type[BasePermission]] = [MayReadTables]
 
     def get_permissions(self) -> list[BasePermission]:
         """Return the permissions: write requests need another scope than read requests."""
