@@ -115,8 +115,12 @@ def put_entries(repository: Repository, branch_name: str, entries: Iterable[Entr
     rows = {entry.key: entry for entry in entries}
     _check_entries(repository, branch_name, rows.values())
     listed = list(rows.values())
+
+    def write(part: Sequence[Entry]) -> None:
+        _write_batch(repository, branch_name, lambda record: part, decides=False)
+
     for start in range(0, len(listed), KEYS_MAX):
-        _write_batch(repository, branch_name, lambda record, part=listed[start : start + KEYS_MAX]: part, decides=False)
+        write(listed[start : start + KEYS_MAX])
 
 
 def put_if(
