@@ -105,7 +105,9 @@ class OrderedAdmin(ReadOnlyAdmin):
         name = f"admin:{self.opts.app_label}_{self.opts.model_name}_order"
         return reverse(name, args=[order.name], query={"ids": ",".join(map(str, ids))} if ids else None)
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+    def changelist_view(  # type: ignore[override]  # the theme says a narrower response
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
         """Render the list, with the actions that apply to no rows."""
         free = [order for order in self.orders if not order.of_rows] if self.may_order(request) else []
         links = [(order.label, self.order_address(order)) for order in free]

@@ -69,10 +69,15 @@ class ReadOnlyAdmin(ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
 
-    def get_changelist(self, request: HttpRequest, **options: Any) -> Any:
+    # The theme annotates an instance, and a narrower response below.
+    def get_changelist(  # type: ignore[override]
+        self, request: HttpRequest, **options: Any
+    ) -> type[BoundedChangeList]:
         return self.change_list_class
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+    def changelist_view(  # type: ignore[override]
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
         """Render the list under its plain name, with its shortcuts."""
         query = request.META.get("QUERY_STRING", "")
         every = [("All", ""), *self.shortcuts] if self.shortcuts else []
