@@ -179,9 +179,9 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     # Both serializers call their field "limit": without names of their own the schema would number them.
     "ENUM_NAME_OVERRIDES": {
-        "ScheduleLimitEnum": "webadmin.schedule.operation_serializers.LIMITS",
+        "ScheduleLimitEnum": "webadmin.schedule.api.operation_serializers.LIMITS",
         "PushLimitEnum": "webadmin.ingest.push_limits_api.NAMES",
-        "ChunkOrderEnum": "webadmin.lanes.tables.serializers.KINDS",
+        "ChunkOrderEnum": "webadmin.lanes.tables.api.serializers.KINDS",
     },
 }
 

@@ -14,8 +14,8 @@ log = structlog.get_logger(__name__)
 @app.task(name=SENSE_BRANCHES_TASK)
 def sense_branches() -> None:
     """Evaluate branches with new changes, start compactions that pay off, and delete retired rows."""
-    from webadmin.lanes.catalog.services.sense_branches import sense_branches as sense
-    from webadmin.lanes.catalog.services.sweep_rows import sweep_retired_rows
+    from webadmin.lanes.catalog.services.compaction.sense_branches import sense_branches as sense
+    from webadmin.lanes.catalog.services.garbage.sweep_rows import sweep_retired_rows
 
     report = sense()
     if report.begun or report.failed or report.lost or report.evicted or report.abandoned:
@@ -27,7 +27,7 @@ def sense_branches() -> None:
 @app.task(name=COLLECT_CATALOGS_TASK)
 def collect_catalogs() -> None:
     """Delete unreachable files, objects and rows after their grace period."""
-    from webadmin.lanes.catalog.services.collect_garbage import collect_all
+    from webadmin.lanes.catalog.services.garbage.collect_garbage import collect_all
 
     report = collect_all()
     if report.deleted or report.failed:

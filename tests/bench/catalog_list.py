@@ -33,7 +33,7 @@ def measure(deleted: int) -> dict[str, float]:
     """Return the figures."""
     set_up()
     from webadmin.lanes.catalog.services.branches import create_branch
-    from webadmin.lanes.catalog.services.sweep_rows import sweep_retired_rows
+    from webadmin.lanes.catalog.services.garbage.sweep_rows import sweep_retired_rows
     from webadmin.lanes.catalog.services.write_objects import delete_prefix
 
     repository = new_repository(_rows(deleted))

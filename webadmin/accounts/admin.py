@@ -23,8 +23,8 @@ from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Json, Section
 from webadmin.base.access.models import AuditEntry, Tenant, WorkerCredential
 from webadmin.base.access.queries import credential_warning
-from webadmin.lanes.profiles import block_page
 from webadmin.lanes.profiles import operator_queries as index_queries
+from webadmin.lanes.profiles.admin import block_page
 from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block
 from webadmin.schedule.operator_queries import command_now_ms

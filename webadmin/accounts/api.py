@@ -29,9 +29,9 @@ from webadmin.base.access.credential_changes import (
 from webadmin.base.access.models import CREDENTIAL_NAME_MAX, WorkerCredential
 from webadmin.base.access.queries import credential_warning
 from webadmin.base.access.scopes import MayManageCredentials
-from webadmin.schedule import operation_messages as messages
-from webadmin.schedule.operation_serializers import OrderSerializer
-from webadmin.schedule.serializers import ErrorSerializer
+from webadmin.schedule.api import operation_messages as messages
+from webadmin.schedule.api.operation_serializers import OrderSerializer
+from webadmin.schedule.api.worker_serializers import ErrorSerializer
 from webadmin.schedule.services.operation import Order
 
 ERRORS = dict.fromkeys((400, 401, 403, 404, 409), ErrorSerializer)

@@ -23,7 +23,7 @@ from webadmin.base.access.models import WorkerCredential
 from webadmin.base.access.queries import expiring_credential_count
 from webadmin.base.database import dialect, durability
 from webadmin.lanes.catalog.overview import catalog_standings, catalogs_table
-from webadmin.lanes.profiles import queue_words
+from webadmin.lanes.profiles.admin import queue_words
 from webadmin.lanes.profiles.deletion_queries import late_requests
 from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block, DeadLetter, DeleteRequest, LineageMark, Tombstone
@@ -48,7 +48,7 @@ from webadmin.progress.due_work import covered_by, held_jobs
 from webadmin.progress.facts import counted_ms_ago
 from webadmin.progress.health import counting_late
 from webadmin.progress.models import ParkedJob
-from webadmin.schedule import job_page
+from webadmin.schedule.admin import job_page
 from webadmin.schedule.breakages import merging_is_broken
 from webadmin.schedule.isolation_stops import stops_in_words
 from webadmin.schedule.models import Command, Job, Worker

@@ -12,9 +12,9 @@ from webadmin.base.access.models import TENANT_NAME_MAX
 from webadmin.ingest.models import PushLimitChange
 from webadmin.ingest.services.change_push_limit import change_push_limit
 from webadmin.ingest.tenant_limits import PushLimitName
-from webadmin.schedule.operation_messages import integer_or_null
-from webadmin.schedule.operation_serializers import OrderSerializer
-from webadmin.schedule.operations_api import ERRORS, ROWS_MAX, OperatorView
+from webadmin.schedule.api.operation_messages import integer_or_null
+from webadmin.schedule.api.operation_serializers import OrderSerializer
+from webadmin.schedule.api.operations import ERRORS, ROWS_MAX, OperatorView
 
 NAMES = [name.value for name in PushLimitName]
 

@@ -28,7 +28,7 @@ from webadmin.placement.services.build_placement_rules import rules_of
 from webadmin.placement.services.decide_placement import change_limits, change_override
 from webadmin.placement.services.foresee_placement import NEW_INSTANCES_MAX, FleetChange, what_if
 from webadmin.placement.services.instances import current_ring, drain_instance, size_ring
-from webadmin.schedule.operations_api import ERRORS, ROWS_MAX, OperatorView
+from webadmin.schedule.api.operations import ERRORS, ROWS_MAX, OperatorView
 
 WINDOW_MAX_S = 30 * 86_400
 BEFORE = OpenApiParameter("before", int, description="only rows with a smaller id")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rest_framework import serializers
 
-from webadmin.schedule.operation_serializers import OrderSerializer
+from webadmin.schedule.api.operation_serializers import OrderSerializer
 
 
 class DatasetPlaceSerializer(serializers.Serializer):

@@ -16,12 +16,12 @@ from webadmin.adminkit.filters import ExactFilter, LevelFilter, ShardFilter, Ten
 from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.sections import Facts, Section
 from webadmin.adminkit.verdict import Notice
-from webadmin.lanes.profiles import block_page
+from webadmin.lanes.profiles.admin import block_page
 from webadmin.progress.models import ParkedJob
-from webadmin.schedule import job_page
 from webadmin.schedule import operator_queries as queries
+from webadmin.schedule.admin import job_page
+from webadmin.schedule.admin.operator_orders import PARKED_ORDERS
 from webadmin.schedule.explain import explain_job_row
-from webadmin.schedule.operator_orders import PARKED_ORDERS
 from webadmin.schedule.register import is_kind, with_last_error
 
 KIND_TONES = {ParkedKind.EVICTED: "bad", ParkedKind.DEFERRED: "quiet", ParkedKind.QUARANTINED: "warn"}

@@ -14,8 +14,8 @@ from webadmin.base.access.models import WorkerCredential
 from webadmin.base.access.scopes import SCOPE_READ, confined_words, is_for_everybody
 from webadmin.progress.report import WINDOW_SECONDS, WINDOW_SECONDS_MAX, progress_report
 from webadmin.progress.serializers import BacklogSerializer, ExplanationsSerializer
+from webadmin.schedule.api.worker_serializers import ErrorSerializer
 from webadmin.schedule.explain import explain_name
-from webadmin.schedule.serializers import ErrorSerializer
 
 READING_SCOPES = (SCOPE_READ, "operate")
 ERRORS = dict.fromkeys((400, 401, 403, 404), ErrorSerializer)

@@ -20,7 +20,7 @@ from webadmin.schedule.isolation_stops import stops_in_words
 from webadmin.schedule.lanes import Trouble, lanes
 from webadmin.schedule.models import Job, LogHead
 from webadmin.schedule.pauses import paused_scopes
-from webadmin.schedule.polling_workers import worker_counts
+from webadmin.schedule.polls.polling_workers import worker_counts
 from webadmin.schedule.queries import limits_now
 from webadmin.schedule.register import failing_jobs
 from webadmin.schedule.services.guard_deletions import log_behind

@@ -17,9 +17,9 @@ from webadmin.adminkit.verdict import Notice
 from webadmin.progress.facts import Standstill, read_standstill
 from webadmin.progress.health import Health, judge
 from webadmin.progress.report import LaneRow, ProgressReport, ProgressRow, progress_report
+from webadmin.schedule.admin.job_page import tenant_text
 from webadmin.schedule.errors import NotFound
 from webadmin.schedule.explain import explain_name
-from webadmin.schedule.job_page import tenant_text
 
 TONES = {
     Outlook.CLEAR: "good",

@@ -15,7 +15,7 @@ from webadmin.schedule.explain_places import explain_tenant, pauses_of
 from webadmin.schedule.hindrances import cap_words, pin_words
 from webadmin.schedule.lanes import lanes
 from webadmin.schedule.models import Job
-from webadmin.schedule.polling_workers import polling_worker_count
+from webadmin.schedule.polls.polling_workers import polling_worker_count
 from webadmin.schedule.register import with_last_error
 
 NAME_MAX = 1100

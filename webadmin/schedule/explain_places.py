@@ -16,7 +16,7 @@ from webadmin.schedule.known_names import is_known_tenant
 from webadmin.schedule.lanes import lanes
 from webadmin.schedule.models import Job
 from webadmin.schedule.pauses import paused_scopes
-from webadmin.schedule.polling_workers import polling_worker_count
+from webadmin.schedule.polls.polling_workers import polling_worker_count
 
 
 def pauses_of(*, lane: str, tenant: str, level: int, planning: bool) -> list[str]:

@@ -21,7 +21,7 @@ from engine.schedule.fairness import LaneView, TenantView
 from engine.schedule.model import JobResult, PlannedQueue, PlannedWork
 from engine.schedule.pauses import PausedScope
 from webadmin.schedule.models import Job, Limits
-from webadmin.schedule.tenant_shares import CappedTenants, TenantKey
+from webadmin.schedule.polls.tenant_shares import CappedTenants, TenantKey
 
 if TYPE_CHECKING:
     from engine.schedule.explain import Explanation

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.urls import path
 
-from webadmin.schedule import operations_api as operations
-from webadmin.schedule.api import PollView
+from webadmin.schedule.api import operations
+from webadmin.schedule.api.worker import PollView
 
 urlpatterns = [
     path("jobs/poll", PollView.as_view(), name="poll-jobs"),

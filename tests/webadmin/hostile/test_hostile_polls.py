@@ -22,7 +22,7 @@ from tests.webadmin.service import Service
 from webadmin.base import request_bounds
 from webadmin.lanes.profiles.models import Block, Dataset
 from webadmin.schedule.models import Attempt, Job
-from webadmin.schedule.poll_view import token_codec
+from webadmin.schedule.polls.view import token_codec
 
 POLL = "/api/v1/jobs/poll"
 GOOD = {"worker": "node-1", "build": "b", "capacity": 1, "updates": []}

@@ -22,14 +22,14 @@ from tests.faults.samples import samples_in
 from tests.webadmin.schedule.test_fair_polls import add_level_one, limit
 from tests.webadmin.schedule.test_replay import assert_equal_to_tables, log, replayed
 from tests.webadmin.service import REASON, Service, check_invariants
+from webadmin.lanes.profiles.bucket.lineage_objects import LineageRecord, read_records
 from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
-from webadmin.lanes.profiles.lineage_objects import LineageRecord, read_records
 from webadmin.lanes.profiles.models import Block, BlockLineage, Tombstone
 from webadmin.lanes.profiles.services.change_level_policy import change_level_policy
 from webadmin.lanes.profiles.services.record_lineage import record_lineage
 from webadmin.progress.log_counts import count_commands
-from webadmin.schedule.dry_run import dry_poll
 from webadmin.schedule.models import Command, Job
+from webadmin.schedule.polls.dry_run import dry_poll
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.give_blocks_back import give_blocks_back
 from webadmin.schedule.services.operation import Order

@@ -31,8 +31,8 @@ from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.queries import IndexQuery, find_blocks
 from webadmin.lanes.profiles.states import LIVE_STATES
-from webadmin.schedule.dry_run import dry_poll
 from webadmin.schedule.models import Command, Job, Limits, LogHead
+from webadmin.schedule.polls.dry_run import dry_poll
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.requeue_jobs import requeue

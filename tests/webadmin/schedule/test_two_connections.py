@@ -22,10 +22,10 @@ from webadmin.base.database.advisory_lock import advisory_lock
 from webadmin.base.database.dialect import ask, wait_for_disk
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.services.insert_blocks import intern_names
-from webadmin.schedule import poll_view
 from webadmin.schedule.command_log import take_head
 from webadmin.schedule.errors import StaleSnapshot
 from webadmin.schedule.models import Command, Job, Limits, LogHead, Worker
+from webadmin.schedule.polls import view as poll_view
 from webadmin.schedule.services.apply_change_set import ApplyContext, apply_change_set
 
 DEADLINE_SECONDS = 60

@@ -29,7 +29,7 @@ from webadmin.lanes.catalog.lane_report import branches_waiting, repositories_ke
 from webadmin.lanes.catalog.models import Build, Repository
 from webadmin.lanes.catalog.places import files_of, metarange_of, prefix_of
 from webadmin.lanes.catalog.samples import catalog_samples
-from webadmin.lanes.catalog.services.end_compactions import basis_of_row, close_compactions, refused_words
+from webadmin.lanes.catalog.services.compaction.end_compactions import basis_of_row, close_compactions, refused_words
 from webadmin.lanes.catalog.services.publish import files_in, publish_compaction
 from webadmin.lanes.catalog.states import CompactionState, RepositoryState
 from webadmin.schedule.errors import SourcesChanged

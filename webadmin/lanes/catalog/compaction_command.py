@@ -17,8 +17,8 @@ from webadmin.lanes.catalog.explain import weigh
 from webadmin.lanes.catalog.models import Repository
 from webadmin.lanes.catalog.repository_sections import deleted_words, tombstones_text
 from webadmin.lanes.catalog.services.branches import find_branch
-from webadmin.lanes.catalog.services.collect_garbage import collect_garbage
-from webadmin.lanes.catalog.services.compact_branch import NOTHING_STAGED, begin_compaction
+from webadmin.lanes.catalog.services.compaction.compact_branch import NOTHING_STAGED, begin_compaction
+from webadmin.lanes.catalog.services.garbage.collect_garbage import collect_garbage
 from webadmin.lanes.catalog.services.repositories import find_repository, restore_repository
 from webadmin.lanes.catalog.standing import active_repositories, deleted_repositories, standings
 from webadmin.lanes.catalog.states import CompactionState

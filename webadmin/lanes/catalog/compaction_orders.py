@@ -12,8 +12,8 @@ from webadmin.adminkit.setting_words import setting_field, write_size
 from webadmin.lanes.catalog.compaction_policies import NUMBERS, WORDS, policy_of
 from webadmin.lanes.catalog.models import Branch, Repository
 from webadmin.lanes.catalog.repository_sections import setting_value
-from webadmin.lanes.catalog.services.change_compaction import change_policy, order_compaction
-from webadmin.lanes.catalog.services.collect_garbage import collect_garbage
+from webadmin.lanes.catalog.services.compaction.change_compaction import change_policy, order_compaction
+from webadmin.lanes.catalog.services.garbage.collect_garbage import collect_garbage
 from webadmin.lanes.catalog.services.repositories import restore_repository
 from webadmin.lanes.catalog.states import RepositoryState
 from webadmin.schedule.services.operation import Order

@@ -18,8 +18,8 @@ from engine.formats.profile_block.model import BlockMeta
 from engine.formats.proto import block_list_pb2
 from engine.storage.keys import check_key
 from engine.storage.model import InvalidKey
+from webadmin.lanes.profiles.bucket.lineage_objects import LINEAGE
 from webadmin.lanes.profiles.errors import BlockRefused, InvalidBatch
-from webadmin.lanes.profiles.lineage_objects import LINEAGE
 from webadmin.lanes.profiles.registration import BlockRegistration
 
 CONTENT_TYPE = "application/x-protobuf"

@@ -28,7 +28,7 @@ from webadmin.schedule.explain import explain_source
 from webadmin.schedule.explain_places import pauses_of
 from webadmin.schedule.hindrances import cap_words
 from webadmin.schedule.models import LogHead
-from webadmin.schedule.polling_workers import polling_worker_count
+from webadmin.schedule.polls.polling_workers import polling_worker_count
 
 FOUND_MAX = 20
 

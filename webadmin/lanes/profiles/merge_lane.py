@@ -19,7 +19,7 @@ from engine.schedule.limits import Scope
 from engine.schedule.model import JobResult
 from webadmin.adminkit.sections import Section
 from webadmin.base.database.dialect import among, ask, ask_rows, together
-from webadmin.lanes.profiles import block_page
+from webadmin.lanes.profiles.admin import block_page
 from webadmin.lanes.profiles.errors import BlockRefused
 from webadmin.lanes.profiles.explain import explain_blocks, explain_letters
 from webadmin.lanes.profiles.level_models import LevelQueue

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from django.urls import path
 
-from webadmin.lanes.profiles import deletion_api as deletion
-from webadmin.lanes.profiles.api import AddBlocksView, QueryBlocksView
-from webadmin.lanes.profiles.policy_api import LevelPoliciesView
-from webadmin.lanes.profiles.quarantine_api import QuarantineView, ReleaseView
+from webadmin.lanes.profiles.api import deletion
+from webadmin.lanes.profiles.api.blocks import AddBlocksView, QueryBlocksView
+from webadmin.lanes.profiles.api.policies import LevelPoliciesView
+from webadmin.lanes.profiles.api.quarantine import QuarantineView, ReleaseView
 
 urlpatterns = [
     path("blocks", AddBlocksView.as_view(), name="add-blocks"),

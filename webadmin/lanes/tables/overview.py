@@ -10,8 +10,8 @@ from django.core.cache import cache
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.sections import Table
 from webadmin.base.access.confinement import cache_key
+from webadmin.lanes.tables.admin.source_sections import clears, manifest_words, state_badge, timeline_link
 from webadmin.lanes.tables.models import DataSource
-from webadmin.lanes.tables.source_sections import clears, manifest_words, state_badge, timeline_link
 from webadmin.lanes.tables.standing import SourceStanding, standings
 
 TABLES_SHOWN = 8

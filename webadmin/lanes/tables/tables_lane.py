@@ -21,8 +21,8 @@ from engine.schedule.errors import ResultRefused
 from engine.schedule.explain import Explanation
 from engine.schedule.model import JobResult
 from webadmin.adminkit.sections import Section
+from webadmin.lanes.tables.admin.job_sections import job_sections
 from webadmin.lanes.tables.explain import explain_path, explain_table
-from webadmin.lanes.tables.job_sections import job_sections
 from webadmin.lanes.tables.lane_report import table_troubles, tables_kept, tables_waiting
 from webadmin.lanes.tables.merge_specs import PlannedTask, check_result, planned_tasks, spec_of
 from webadmin.lanes.tables.models import Chunk, DataSource

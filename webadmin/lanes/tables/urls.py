@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from django.urls import path
 
-from webadmin.lanes.tables import api, orders_api
+from webadmin.lanes.tables.api import orders as orders_api
+from webadmin.lanes.tables.api import tables as api
 
 TABLE = "tables/<str:tenant>/<str:name>"
 

@@ -43,9 +43,9 @@ from webadmin.base.database.dialect import (
 )
 from webadmin.schedule.command_log import CommandTime, move_head, take_head_for_entry, write_command
 from webadmin.schedule.errors import SourcesChanged, StaleSnapshot
-from webadmin.schedule.fair_shares import charge_shares
 from webadmin.schedule.lanes import LanePlans, LaneWrite, SwapMoment, lane_of
 from webadmin.schedule.models import Attempt, Command, Job, Limits, Worker
+from webadmin.schedule.polls.fair_shares import charge_shares
 
 SPEC_COLUMNS = ("id", "name", "lane", "tenant", "shard", "level", "spec")
 """Columns from which lanes build the specification for a worker."""

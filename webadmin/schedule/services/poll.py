@@ -25,8 +25,8 @@ from webadmin.schedule.command_log import advance_clock
 from webadmin.schedule.errors import ScheduleBusy, StaleSnapshot
 from webadmin.schedule.lanes import by_lane, lane_of, prepare_swaps
 from webadmin.schedule.models import Job, Worker
-from webadmin.schedule.poll_opening import PollOpening, open_poll
-from webadmin.schedule.poll_view import PollView, read_poll, read_reported, token_codec
+from webadmin.schedule.polls.opening import PollOpening, open_poll
+from webadmin.schedule.polls.view import PollView, read_poll, read_reported, token_codec
 from webadmin.schedule.services.apply_change_set import SPEC_COLUMNS, AppliedCommand, ApplyContext, apply_change_set
 from webadmin.schedule.services.renew_leases import renew_leases
 

@@ -9,7 +9,8 @@ refused too, since no files were retained for it. Files written since the oldest
 that long builds can finish.
 
 Objects of entries are condemned and deleted by the same plan. Builds do not write them;
-``webadmin/lanes/catalog/services/condemned_objects.py`` withdraws or counts them when they become reachable again.
+``webadmin/lanes/catalog/services/garbage/condemned_objects.py`` withdraws or counts them when they become
+reachable again.
 """
 
 from __future__ import annotations

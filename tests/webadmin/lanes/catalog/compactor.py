@@ -13,7 +13,7 @@ from tests.webadmin.service import FakeWorker, Service
 from webadmin.lanes.catalog.lane_models import BranchWatch, Compaction, CompactionPolicy
 from webadmin.lanes.catalog.places import catalog_store
 from webadmin.lanes.catalog.services.branches import find_branch
-from webadmin.lanes.catalog.services.sense_branches import SenseReport, sense_branches
+from webadmin.lanes.catalog.services.compaction.sense_branches import SenseReport, sense_branches
 
 
 @dataclass

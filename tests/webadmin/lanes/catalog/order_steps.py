@@ -18,8 +18,8 @@ from webadmin.lanes.catalog.models import (
 )
 from webadmin.lanes.catalog.places import reader_of, reader_over
 from webadmin.lanes.catalog.services.branches import find_branch
-from webadmin.lanes.catalog.services.builds import begin_build, end_build
 from webadmin.lanes.catalog.services.commit_branch import build_state
+from webadmin.lanes.catalog.services.compaction.builds import begin_build, end_build
 from webadmin.lanes.catalog.services.diffs import are_equal
 from webadmin.lanes.catalog.services.publish import publish_compaction
 from webadmin.lanes.catalog.services.records import seal_branch

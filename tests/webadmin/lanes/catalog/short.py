@@ -13,9 +13,9 @@ from engine.lanes.catalog.plan.branch import BranchRecord, BranchUpdate, Refusal
 from webadmin.lanes.catalog.models import Commit, Repository
 from webadmin.lanes.catalog.places import reader_of, reader_over
 from webadmin.lanes.catalog.services.branches import create_branch, find_branch
-from webadmin.lanes.catalog.services.builds import open_build
 from webadmin.lanes.catalog.services.commit_branch import build_state, commit_branch
 from webadmin.lanes.catalog.services.commits import NewCommit
+from webadmin.lanes.catalog.services.compaction.builds import open_build
 from webadmin.lanes.catalog.services.diffs import are_equal, diff_branch
 from webadmin.lanes.catalog.services.move_heads import merge_into
 from webadmin.lanes.catalog.services.publish import publish_compaction

@@ -26,9 +26,9 @@ from webadmin.lanes.catalog.places import catalog_store
 from webadmin.lanes.catalog.repository_sections import sensor_words, state_badge
 from webadmin.lanes.catalog.samples import catalog_samples
 from webadmin.lanes.catalog.services.branches import delete_branch, find_branch
-from webadmin.lanes.catalog.services.change_compaction import order_compaction
-from webadmin.lanes.catalog.services.compact_branch import begin_compaction
-from webadmin.lanes.catalog.services.end_compactions import GATHER_MS_MAX
+from webadmin.lanes.catalog.services.compaction.change_compaction import order_compaction
+from webadmin.lanes.catalog.services.compaction.compact_branch import begin_compaction
+from webadmin.lanes.catalog.services.compaction.end_compactions import GATHER_MS_MAX
 from webadmin.lanes.catalog.services.records import seal_branch
 from webadmin.lanes.catalog.services.reset_branch import reset_branch
 from webadmin.lanes.catalog.services.write_objects import delete_prefix
@@ -326,7 +326,7 @@ def test_a_token_sealed_by_a_process_that_died_is_compacted_by_the_next_job(comp
     catalog = compactor.catalog
     expected = dirty(catalog)
     with (
-        patch("webadmin.lanes.catalog.services.compact_branch._make_job", side_effect=KeyboardInterrupt),
+        patch("webadmin.lanes.catalog.services.compaction.compact_branch._make_job", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
         compactor.sense()
@@ -361,7 +361,7 @@ def test_an_unreadable_row_ends_the_compaction(compactor: Compactor) -> None:
     """An error in the middle of a sealed token is no end of it."""
     dirty(compactor.catalog)
     error = StorageError("read", "rows", "the database went away")
-    with patch("webadmin.lanes.catalog.services.compact_branch.basis_layer", side_effect=error):
+    with patch("webadmin.lanes.catalog.services.compaction.compact_branch.basis_layer", side_effect=error):
         assert compactor.sense().failed
     assert compactor.last().state == CompactionState.FAILED
     assert compactor.catalog.record().snapshot is None

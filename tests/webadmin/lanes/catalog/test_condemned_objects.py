@@ -24,10 +24,10 @@ from webadmin.lanes.catalog.models import Commit, CondemnedObject
 from webadmin.lanes.catalog.places import catalog_store, data_prefix_of, folder_of
 from webadmin.lanes.catalog.services import branches
 from webadmin.lanes.catalog.services.branches import create_branch, delete_branch
-from webadmin.lanes.catalog.services.change_compaction import change_policy
-from webadmin.lanes.catalog.services.collect_garbage import collect_garbage
+from webadmin.lanes.catalog.services.compaction.change_compaction import change_policy
+from webadmin.lanes.catalog.services.garbage.collect_garbage import collect_garbage
+from webadmin.lanes.catalog.services.garbage.sweep_rows import sweep_retired_rows
 from webadmin.lanes.catalog.services.move_heads import cherry_pick, hard_reset, revert_commit
-from webadmin.lanes.catalog.services.sweep_rows import sweep_retired_rows
 from webadmin.lanes.catalog.services.tags import create_tag
 from webadmin.lanes.catalog.services.write_objects import delete_entry, put_entry
 

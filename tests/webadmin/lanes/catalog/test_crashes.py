@@ -23,8 +23,8 @@ from webadmin.lanes.catalog.models import BranchToken, Commit, CondemnedFile, St
 from webadmin.lanes.catalog.services import commit_branch as committing
 from webadmin.lanes.catalog.services import staged_rows
 from webadmin.lanes.catalog.services.diffs import diff_branch
+from webadmin.lanes.catalog.services.garbage.sweep_rows import sweep_retired_rows
 from webadmin.lanes.catalog.services.records import change_record, seal_branch
-from webadmin.lanes.catalog.services.sweep_rows import sweep_retired_rows
 from webadmin.lanes.catalog.services.write_objects import delete_entries, delete_prefix
 from webadmin.lanes.catalog.states import TokenState, Why
 

@@ -32,15 +32,17 @@ from webadmin.lanes.catalog.models import (
     StagedInterval,
 )
 from webadmin.lanes.catalog.places import catalog_store, data_prefix_of, files_of, folder_of
-from webadmin.lanes.catalog.services import builds, sweep_rows
-from webadmin.lanes.catalog.services import collect_garbage as collect_garbage_module
 from webadmin.lanes.catalog.services import commit_branch as committing
 from webadmin.lanes.catalog.services import reset_branch as reset_services
 from webadmin.lanes.catalog.services.branches import delete_branch, find_branch
-from webadmin.lanes.catalog.services.builds import open_build
-from webadmin.lanes.catalog.services.collect_garbage import Collected, collect_all, collect_garbage
 from webadmin.lanes.catalog.services.commit_branch import build_state
-from webadmin.lanes.catalog.services.compact_branch import begin_compaction
+from webadmin.lanes.catalog.services.compaction import builds
+from webadmin.lanes.catalog.services.compaction.builds import open_build
+from webadmin.lanes.catalog.services.compaction.compact_branch import begin_compaction
+from webadmin.lanes.catalog.services.garbage import collect_garbage as collect_garbage_module
+from webadmin.lanes.catalog.services.garbage import sweep_rows
+from webadmin.lanes.catalog.services.garbage.collect_garbage import Collected, collect_all, collect_garbage
+from webadmin.lanes.catalog.services.garbage.sweep_rows import sweep_builds, sweep_retired_rows
 from webadmin.lanes.catalog.services.publish import publish_compaction
 from webadmin.lanes.catalog.services.records import seal_branch
 from webadmin.lanes.catalog.services.repositories import (
@@ -50,7 +52,6 @@ from webadmin.lanes.catalog.services.repositories import (
     restore_repository,
 )
 from webadmin.lanes.catalog.services.reset_branch import reset_branch
-from webadmin.lanes.catalog.services.sweep_rows import sweep_builds, sweep_retired_rows
 from webadmin.lanes.catalog.services.write_objects import delete_prefix, put_entry
 from webadmin.lanes.catalog.states import CompactionState, Why
 from webadmin.schedule.errors import LogBehind

@@ -41,13 +41,13 @@ from webadmin.lanes.catalog.models import (
 from webadmin.lanes.catalog.places import catalog_store, files_of, folder_of
 from webadmin.lanes.catalog.reachable import read_roots
 from webadmin.lanes.catalog.services import commit_branch as committing_module
-from webadmin.lanes.catalog.services.collect_garbage import collect_garbage
+from webadmin.lanes.catalog.services.garbage.collect_garbage import collect_garbage
+from webadmin.lanes.catalog.services.garbage.sweep_rows import sweep_builds, sweep_repository, sweep_retired_rows
 from webadmin.lanes.catalog.services.move_heads import import_entries
 from webadmin.lanes.catalog.services.protection import write_protection
 from webadmin.lanes.catalog.services.repositories import begin_removal, delete_repository
 from webadmin.lanes.catalog.services.reset_branch import reset_branch
 from webadmin.lanes.catalog.services.staged_rows import ROWS_AT_FIRST, base_of, metarange_of_commit
-from webadmin.lanes.catalog.services.sweep_rows import sweep_builds, sweep_repository, sweep_retired_rows
 from webadmin.lanes.catalog.services.write_objects import put_entries
 
 

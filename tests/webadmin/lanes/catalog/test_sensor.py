@@ -16,8 +16,8 @@ from webadmin.lanes.catalog.errors import BranchBusy, CatalogRefused
 from webadmin.lanes.catalog.lane_models import BranchWatch, Compaction, CompactionPolicy
 from webadmin.lanes.catalog.models import BranchLoad, BranchToken
 from webadmin.lanes.catalog.services.branches import find_branch
-from webadmin.lanes.catalog.services.change_compaction import change_policy, order_compaction
-from webadmin.lanes.catalog.services.count_load import note_listing, note_writes
+from webadmin.lanes.catalog.services.compaction.change_compaction import change_policy, order_compaction
+from webadmin.lanes.catalog.services.compaction.count_load import note_listing, note_writes
 from webadmin.lanes.catalog.services.records import seal_branch
 from webadmin.lanes.catalog.states import CompactionState, Why
 

@@ -22,7 +22,7 @@ from tests.webadmin.probes import probe
 from tests.webadmin.service import Service, check_invariants
 from webadmin.base.access.models import RefusalCount
 from webadmin.base.access.services import issue_worker_credential
-from webadmin.lanes.profiles import api
+from webadmin.lanes.profiles.api import blocks as api
 from webadmin.lanes.profiles.block_list import CONTENT_TYPE, read_block_list
 from webadmin.lanes.profiles.errors import InvalidBatch
 from webadmin.lanes.profiles.models import Block

@@ -16,7 +16,8 @@ from engine.formats.profile_block.selectors import parse_selector
 from tests.block_factory import block_meta, segment_ids, ulid
 from tests.webadmin.service import Service, rolled_back
 from webadmin.base.access.services import issue_worker_credential
-from webadmin.lanes.profiles import queries, query_messages
+from webadmin.lanes.profiles import queries
+from webadmin.lanes.profiles.api import query_messages
 from webadmin.lanes.profiles.errors import InvalidIndexQuery
 from webadmin.lanes.profiles.models import TenantService
 from webadmin.lanes.profiles.queries import (

@@ -21,8 +21,8 @@ from engine.storage import ObjectStore, open_store
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.lanes.profiles.test_bucket_and_index import forget_everything, put, write_results
 from tests.webadmin.service import FakeWorker, Service, check_invariants, rolled_back
+from webadmin.lanes.profiles.bucket.lineage_objects import BlockName
 from webadmin.lanes.profiles.level_models import LevelPolicy
-from webadmin.lanes.profiles.lineage_objects import BlockName
 from webadmin.lanes.profiles.models import Block, LineageMark, Tombstone
 from webadmin.lanes.profiles.services import import_blocks
 from webadmin.lanes.profiles.services.delete_objects import delete_tombstoned_objects

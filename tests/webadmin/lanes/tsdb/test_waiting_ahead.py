@@ -6,8 +6,8 @@ from engine.schedule.model import JobState
 from tests.webadmin.service import Service
 from webadmin.schedule.fairness_models import TenantShare
 from webadmin.schedule.models import Job
-from webadmin.schedule.poll_opening import open_poll
-from webadmin.schedule.waiting_ahead import OTHERS, waiting_ahead
+from webadmin.schedule.polls.opening import open_poll
+from webadmin.schedule.polls.waiting_ahead import OTHERS, waiting_ahead
 
 HOUR_MS = 3_600_000
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from webadmin.lanes.catalog.api import (
+from webadmin.lanes.catalog.api.door import Operation
+from webadmin.lanes.catalog.api.resources import (
     branches,
     commits,
     diffs,
@@ -17,7 +18,6 @@ from webadmin.lanes.catalog.api import (
     tags,
     uploads,
 )
-from webadmin.lanes.catalog.api.door import Operation
 
 REPOSITORY = "repositories/{repository}"
 BRANCH = REPOSITORY + "/branches/{branch}"

@@ -8,8 +8,8 @@ from webadmin.base.access.services import record_audit
 from webadmin.base.database.dialect import clock_ms, locked
 from webadmin.lanes.catalog.errors import BranchExists, BranchMissing, BranchRefused
 from webadmin.lanes.catalog.models import Branch, Repository, Tag
-from webadmin.lanes.catalog.services.condemned_objects import count_link
-from webadmin.lanes.catalog.services.count_load import forget_load
+from webadmin.lanes.catalog.services.compaction.count_load import forget_load
+from webadmin.lanes.catalog.services.garbage.condemned_objects import count_link
 from webadmin.lanes.catalog.services.names import TOLD, check_branch_name
 from webadmin.lanes.catalog.services.pages import page_by_name
 from webadmin.lanes.catalog.services.records import drop_record, first_record

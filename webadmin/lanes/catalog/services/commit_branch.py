@@ -21,8 +21,8 @@ from webadmin.lanes.catalog.errors import BranchBusy, BranchMissing, FilesCondem
 from webadmin.lanes.catalog.models import Build, Commit, Repository
 from webadmin.lanes.catalog.places import files_of, metarange_of, reader_of, reader_over
 from webadmin.lanes.catalog.services.branches import find_branch, missing
-from webadmin.lanes.catalog.services.builds import met_deletion, open_build
 from webadmin.lanes.catalog.services.commits import NewCommit, check_commit, find_commit, make_commit
+from webadmin.lanes.catalog.services.compaction.builds import met_deletion, open_build
 from webadmin.lanes.catalog.services.diffs import are_equal
 from webadmin.lanes.catalog.services.protection import Blocked, check_allowed
 from webadmin.lanes.catalog.services.publish import publish_new_commit

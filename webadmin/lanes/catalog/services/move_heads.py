@@ -28,11 +28,11 @@ from webadmin.lanes.catalog.errors import (
 from webadmin.lanes.catalog.models import Commit, Repository
 from webadmin.lanes.catalog.places import files_of, reader_of
 from webadmin.lanes.catalog.services.branches import find_branch, missing
-from webadmin.lanes.catalog.services.builds import met_deletion, open_build
 from webadmin.lanes.catalog.services.commits import NewCommit, check_commit, find_commit, make_commit
-from webadmin.lanes.catalog.services.condemned_objects import count_link
-from webadmin.lanes.catalog.services.count_load import forget_load
+from webadmin.lanes.catalog.services.compaction.builds import met_deletion, open_build
+from webadmin.lanes.catalog.services.compaction.count_load import forget_load
 from webadmin.lanes.catalog.services.diffs import base_reader, is_clean
+from webadmin.lanes.catalog.services.garbage.condemned_objects import count_link
 from webadmin.lanes.catalog.services.publish import publish_moved_head
 from webadmin.lanes.catalog.services.records import change_record, read_record, seal_branch
 from webadmin.lanes.catalog.services.refs import commit_at

@@ -16,10 +16,10 @@ from engine.lanes.catalog.plan.branch import (
 )
 from webadmin.base.access.services import record_audit
 from webadmin.lanes.catalog.models import Build, Commit, Repository
-from webadmin.lanes.catalog.services.builds import take_files
 from webadmin.lanes.catalog.services.commits import keep_commit
-from webadmin.lanes.catalog.services.condemned_objects import count_link
-from webadmin.lanes.catalog.services.count_load import forget_load
+from webadmin.lanes.catalog.services.compaction.builds import take_files
+from webadmin.lanes.catalog.services.compaction.count_load import forget_load
+from webadmin.lanes.catalog.services.garbage.condemned_objects import count_link
 from webadmin.lanes.catalog.services.records import change_record
 from webadmin.lanes.catalog.states import RepositoryState, Why
 from webadmin.schedule.services.operation import Order

@@ -18,7 +18,7 @@ from webadmin.lanes.catalog.errors import BranchMissing, EntryMissing
 from webadmin.lanes.catalog.models import Repository
 from webadmin.lanes.catalog.places import reader_of
 from webadmin.lanes.catalog.services.branches import missing
-from webadmin.lanes.catalog.services.count_load import note_listing
+from webadmin.lanes.catalog.services.compaction.count_load import note_listing
 from webadmin.lanes.catalog.services.pages import checked_amount
 from webadmin.lanes.catalog.services.records import record_named
 from webadmin.lanes.catalog.services.refs import resolve

@@ -23,8 +23,8 @@ from webadmin.base.database.dialect import clock_ms, insert_rows, one_snapshot
 from webadmin.lanes.catalog.errors import BranchBusy, BranchMissing, FilesCondemned
 from webadmin.lanes.catalog.models import BranchToken, Build, Repository, StagedEntry
 from webadmin.lanes.catalog.services.branches import find_branch, missing
-from webadmin.lanes.catalog.services.builds import check_open, open_build
-from webadmin.lanes.catalog.services.count_load import forget_load
+from webadmin.lanes.catalog.services.compaction.builds import check_open, open_build
+from webadmin.lanes.catalog.services.compaction.count_load import forget_load
 from webadmin.lanes.catalog.services.diffs import uncommitted
 from webadmin.lanes.catalog.services.protection import Blocked, check_allowed
 from webadmin.lanes.catalog.services.records import change_record, read_record, record_named, seal_branch

@@ -8,7 +8,7 @@ from webadmin.base.access.services import record_audit
 from webadmin.base.database.dialect import clock_ms
 from webadmin.lanes.catalog.errors import TagExists, TagMissing
 from webadmin.lanes.catalog.models import Repository, Tag
-from webadmin.lanes.catalog.services.condemned_objects import count_link
+from webadmin.lanes.catalog.services.garbage.condemned_objects import count_link
 from webadmin.lanes.catalog.services.names import TOLD, check_tag_name
 from webadmin.lanes.catalog.services.pages import page_by_name
 from webadmin.lanes.catalog.services.refs import commit_at

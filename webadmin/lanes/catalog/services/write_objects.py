@@ -25,7 +25,7 @@ from webadmin.lanes.catalog.errors import BranchBusy, BranchMissing, Preconditio
 from webadmin.lanes.catalog.models import Repository, StagedEntry, StagedInterval
 from webadmin.lanes.catalog.places import reader_of
 from webadmin.lanes.catalog.services.branches import find_branch, missing
-from webadmin.lanes.catalog.services.count_load import note_writes
+from webadmin.lanes.catalog.services.compaction.count_load import note_writes
 from webadmin.lanes.catalog.services.protection import Blocked, check_allowed
 from webadmin.lanes.catalog.services.records import change_record, read_record, record_named
 from webadmin.lanes.catalog.services.staged_rows import DatabaseRows, base_of

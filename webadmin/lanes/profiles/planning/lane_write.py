@@ -18,11 +18,11 @@ from webadmin.lanes.profiles.services.insert_blocks import InsertMoment, Interne
 from webadmin.lanes.profiles.services.replace_blocks import Replacement, replace_blocks
 from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.errors import StaleSnapshot
-from webadmin.schedule.fair_shares import intern_shares
 from webadmin.schedule.lanes import Lane, LaneWrite, SwapMoment, lane_write
 from webadmin.schedule.models import Limits
+from webadmin.schedule.polls.fair_shares import intern_shares
+from webadmin.schedule.polls.tenant_shares import TenantKey
 from webadmin.schedule.services.operation import Operation
-from webadmin.schedule.tenant_shares import TenantKey
 
 
 class ProfilesWrite(LaneWrite):

@@ -11,7 +11,7 @@ from webadmin.base.database.dialect import among, locked, quick_cursor
 from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.schedule.command_log import take_head
 from webadmin.schedule.fairness_models import TenantShare
-from webadmin.schedule.tenant_shares import TenantKey
+from webadmin.schedule.polls.tenant_shares import TenantKey
 
 _HAS_NOTICED = """
 EXISTS (SELECT 1 FROM profiles_levelqueue q WHERE q.lane = schedule_tenantshare.lane

@@ -29,7 +29,7 @@ from webadmin.lanes.profiles.planning.queue_fronts import BLOCK_COLUMNS, QueueFr
 from webadmin.lanes.profiles.planning.remnants import with_remnants
 from webadmin.schedule.fairness_models import TenantShare
 from webadmin.schedule.lanes import LanePlans, PlanRequest
-from webadmin.schedule.tenant_shares import (
+from webadmin.schedule.polls.tenant_shares import (
     TENANTS_MAX,
     TenantKey,
     neediest_tenants,

@@ -22,8 +22,8 @@ from webadmin.base.database import dialect
 from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
 from webadmin.lanes.profiles.planning.level_policies import EVERYBODY, LevelPolicies
 from webadmin.lanes.profiles.planning.level_queues import resettle_queues
-from webadmin.schedule.dry_run import dry_poll
 from webadmin.schedule.models import Command
+from webadmin.schedule.polls.dry_run import dry_poll
 from webadmin.schedule.services.operation import Order, operation
 
 PREVIEW_JOBS = 64

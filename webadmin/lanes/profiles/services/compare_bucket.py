@@ -27,9 +27,9 @@ from engine.formats.profile_block.container.object_names import (
 from engine.storage.model import ObjectInfo, ObjectNotFound, ObjectStore
 from webadmin.base.access.services import record_audit
 from webadmin.base.database import dialect
-from webadmin.lanes.profiles.bucket_lineage import name_of
+from webadmin.lanes.profiles.bucket.lineage import name_of
+from webadmin.lanes.profiles.bucket.lineage_objects import LineageRecord, read_records
 from webadmin.lanes.profiles.errors import SweepRefused
-from webadmin.lanes.profiles.lineage_objects import LineageRecord, read_records
 from webadmin.lanes.profiles.models import Block, DeadLetter, LetterState, LineageMark
 from webadmin.lanes.profiles.services.recover_letters import claim_letter_row
 from webadmin.lanes.profiles.states import LIVE_STATES, BlockState

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from engine.core.errors import BadObject, LithifyError
 from engine.formats.profile_block.model import BlockMeta
 from engine.storage.model import ObjectInfo, ObjectStore
-from webadmin.lanes.profiles.bucket_lineage import BucketLineage
-from webadmin.lanes.profiles.bucket_scan import describe_block, find_blocks
+from webadmin.lanes.profiles.bucket.lineage import BucketLineage
+from webadmin.lanes.profiles.bucket.scan import describe_block, find_blocks
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.registration import BlockRegistration
 from webadmin.lanes.profiles.services.add_blocks import add_blocks

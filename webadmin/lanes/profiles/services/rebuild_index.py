@@ -20,8 +20,8 @@ from django.conf import settings
 from engine.core.errors import LithifyError
 from engine.storage import StorageError, cached_store
 from engine.storage.model import ObjectInfo, ObjectStore
-from webadmin.lanes.profiles.bucket_lineage import BucketLineage, name_of
-from webadmin.lanes.profiles.bucket_scan import FoundBlock, describe_block, find_blocks
+from webadmin.lanes.profiles.bucket.lineage import BucketLineage, name_of
+from webadmin.lanes.profiles.bucket.scan import FoundBlock, describe_block, find_blocks
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.services.add_blocks import add_blocks
 from webadmin.lanes.profiles.services.repair_index import drop_superseded, records_to_follow

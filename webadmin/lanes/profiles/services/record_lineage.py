@@ -14,7 +14,7 @@ from django.db.models import Exists, Max, OuterRef
 
 from engine.storage.model import ObjectStore
 from webadmin.base.database.dialect import wait_for_disk
-from webadmin.lanes.profiles.lineage_objects import BlockName, LineageRecord
+from webadmin.lanes.profiles.bucket.lineage_objects import BlockName, LineageRecord
 from webadmin.lanes.profiles.models import Block, BlockLineage, LineageMark, LineageObject, Tombstone
 
 COMMANDS_PER_ROUND = 100

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from engine.schedule.model import AttemptOutcome, JobState
-from webadmin.lanes.profiles.bucket_lineage import BucketLineage
-from webadmin.lanes.profiles.lineage_objects import BlockName, LineageRecord
+from webadmin.lanes.profiles.bucket.lineage import BucketLineage
+from webadmin.lanes.profiles.bucket.lineage_objects import BlockName, LineageRecord
 from webadmin.lanes.profiles.models import Block, LineageObject, RemovalCause
 from webadmin.lanes.profiles.services.remove_blocks import drop_blocks, finish_removal, named, removable, start_removal
 from webadmin.lanes.profiles.states import LIVE_STATES, BlockState

@@ -31,8 +31,8 @@ from webadmin.lanes.tables.states import ChunkOrderKind, ChunkStanding, TaskStat
 from webadmin.lanes.tables.task_models import Task, TaskChunk, TaskDependency, TaskSegment
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.errors import StaleSnapshot
-from webadmin.schedule.fair_shares import intern_shares
 from webadmin.schedule.models import Job, LogHead
+from webadmin.schedule.polls.fair_shares import intern_shares
 from webadmin.schedule.queries import effective_limits, limits_now
 from webadmin.schedule.services.operation import Operation, Order, operation, room_for
 

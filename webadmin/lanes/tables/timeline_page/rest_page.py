@@ -11,11 +11,11 @@ from engine.schedule.errors import SnapshotRefused
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.sections import Facts, Section, Table
 from webadmin.adminkit.verdict import Notice
+from webadmin.lanes.tables.admin.source_sections import again_table, timeline_link
 from webadmin.lanes.tables.churn import AGAIN_DAYS, AGAIN_MIN, read_churn
 from webadmin.lanes.tables.errors import TableRefused
 from webadmin.lanes.tables.models import DataSource
 from webadmin.lanes.tables.plan_preview import Preview, preview
-from webadmin.lanes.tables.source_sections import again_table, timeline_link
 from webadmin.lanes.tables.timeline_page.readers import visible_sources
 
 SHOWN = 100

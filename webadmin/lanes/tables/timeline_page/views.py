@@ -17,7 +17,7 @@ from django.urls import reverse
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.base.database import dialect
-from webadmin.lanes.tables.chunk_sections import chunk_notices, chunk_sections
+from webadmin.lanes.tables.admin.chunk_sections import chunk_notices, chunk_sections
 from webadmin.lanes.tables.models import Chunk, DataSource
 from webadmin.lanes.tables.timeline_page.asked import AskedWrongly, asked_chunk, asked_stretch, whole_timeline
 from webadmin.lanes.tables.timeline_page.columns import read_columns

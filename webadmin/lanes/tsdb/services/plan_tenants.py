@@ -32,8 +32,8 @@ from webadmin.lanes.tsdb.services.scan_buckets import end_groups
 from webadmin.lanes.tsdb.services.withdraw_groups import withdraw_cut_groups
 from webadmin.lanes.tsdb.states import PLANNABLE, BlockState, GroupState, StepKind
 from webadmin.schedule.errors import StaleSnapshot
-from webadmin.schedule.fair_shares import intern_shares
 from webadmin.schedule.models import Job
+from webadmin.schedule.polls.fair_shares import intern_shares
 from webadmin.schedule.queries import effective_limits, limits_now
 from webadmin.schedule.services.operation import JOBS_PER_COMMAND, Operation, Order, operation
 

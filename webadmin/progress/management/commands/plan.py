@@ -14,7 +14,7 @@ from rich.table import Table
 from engine.protocol.wire import CAPACITY_MAX
 from engine.schedule.model import ChangeSet
 from webadmin.adminkit.formatting import size_text
-from webadmin.schedule.dry_run import WORKER, dry_poll
+from webadmin.schedule.polls.dry_run import WORKER, dry_poll
 
 
 class Command(BaseCommand):

@@ -1,0 +1,1 @@
+"""Compaction of branches: the sensor, jobs, and their ends."""

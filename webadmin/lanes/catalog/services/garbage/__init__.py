@@ -1,0 +1,1 @@
+"""Garbage collection: unreferenced objects, files and rows."""

@@ -1,0 +1,253 @@
+"""Deletion of data in the admin: retention rules, legal holds, delete requests with their certificates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.utils.safestring import SafeString
+from unfold.decorators import display
+
+from engine.lanes.profiles.plan.retention import DAY_MS
+from webadmin.adminkit import formatting as show
+from webadmin.adminkit.filters import TenantNameFilter, TenantRowFilter
+from webadmin.adminkit.orders import OrderedAdmin
+from webadmin.adminkit.sections import Facts, Section, Table
+from webadmin.adminkit.verdict import Notice
+from webadmin.lanes.profiles import deletion_queries as queries
+from webadmin.lanes.profiles.admin import deletion_page as page
+from webadmin.lanes.profiles.admin.deletion_orders import HOLD_ORDERS, REQUEST_DELETION, RETENTION_ORDERS
+from webadmin.lanes.profiles.deletion_models import DeleteRequest, DeletionCertificate, LegalHold, RetentionRule
+from webadmin.schedule.operator_queries import command_now_ms, with_now
+
+
+@admin.register(RetentionRule)
+class RetentionRuleAdmin(OrderedAdmin):
+    """Retention rules by tenant."""
+
+    list_display = ("tenant_cell", "keep", "before", "who", "why")
+    list_filter = (TenantNameFilter,)
+    about = (
+        "For how long after its end data of a tenant is kept. Who has no rule follows everybody's; without that, data "
+        "is kept for 31 days. What is too old is dropped before planning, and by a control task every few minutes."
+    )
+    empty_list = "No rule: everybody's data is kept for 31 days."
+    orders = RETENTION_ORDERS
+
+    def heading(self, row: RetentionRule) -> str:
+        return f"Retention of {page.whose(row.tenant)}"
+
+    def sections(self, row: RetentionRule) -> Sequence[Section]:
+        return [
+            Facts(
+                title="The rule",
+                rows=[
+                    ("Tenant", page.whose(row.tenant)),
+                    ("Data is kept for", self.keep(row)),
+                    ("Goes now", self.before(row)),
+                    ("Set by", self.who(row)),
+                    ("Why", row.why or show.NOTHING),
+                ],
+            ),
+            page.audit_table("set_retention", row.tenant or "everybody"),
+        ]
+
+    @display(description="Tenant")
+    def tenant_cell(self, row: RetentionRule) -> str:
+        return page.whose(row.tenant)
+
+    @display(description="Kept for")
+    def keep(self, row: RetentionRule) -> str:
+        return show.counted(row.keep_days, "day") if row.keep_days else "ever"
+
+    @display(description="Goes now: data before (UTC)")
+    def before(self, row: RetentionRule) -> str:
+        if not row.keep_days:
+            return "none"
+        return show.moment_text(show.epoch_ms(timezone.now()) - row.keep_days * DAY_MS)
+
+    @display(description="Set by")
+    def who(self, row: RetentionRule) -> SafeString:
+        return show.note(row.actor, f"{show.moment_text(show.epoch_ms(row.at))} UTC")
+
+
+class LastsFilter(admin.SimpleListFilter):
+    """Filter of holds: in force or ended."""
+
+    title = parameter_name = "now"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        return [("lasts", "lasts"), ("over", "over")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        if self.value() == "lasts":
+            return queryset.filter(ended_at=None)
+        return queryset.exclude(ended_at=None) if self.value() == "over" else queryset
+
+
+@admin.register(LegalHold)
+class LegalHoldAdmin(OrderedAdmin):
+    """Legal holds: tenants whose data is not removed."""
+
+    list_display = ("tenant", "state", "since", "who", "why")
+    list_filter = (LastsFilter, TenantNameFilter)
+    shortcuts = (("Lasting", "now=lasts"), ("Over", "now=over"))
+    about = "While a hold lasts, nothing of its tenant is removed, neither by retention nor by request."
+    empty_list = "No holds: retention and delete requests apply to everybody."
+    orders = HOLD_ORDERS
+
+    def heading(self, row: LegalHold) -> str:
+        return f"Hold on {row.tenant}"
+
+    def sections(self, row: LegalHold) -> Sequence[Section]:
+        return [
+            Facts(
+                title="The hold",
+                rows=[
+                    ("Tenant", row.tenant),
+                    ("State", self.state(row)),
+                    ("Placed", self.since(row)),
+                    ("By", row.actor),
+                    ("Why", row.why or show.NOTHING),
+                    ("Lifted", show.moment_age(row.ended_at, timezone.now())),
+                    ("Lifted by", row.ended_by or show.NOTHING),
+                ],
+            )
+        ]
+
+    @display(description="State")
+    def state(self, row: LegalHold) -> SafeString:
+        if row.ended_at is None:
+            return show.badge("lasts", "warn", "nothing of the tenant is removed")
+        return show.badge("lifted", "quiet", f"by {row.ended_by}")
+
+    @display(description="Placed")
+    def since(self, row: LegalHold) -> SafeString | str:
+        return show.moment_age(row.at, timezone.now())
+
+    @display(description="By")
+    def who(self, row: LegalHold) -> str:
+        return row.actor
+
+
+class RequestStateFilter(admin.SimpleListFilter):
+    """Filter of requests by state."""
+
+    title = parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        return [("late", "late"), ("hidden", "under way"), ("done", "done")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        if self.value() == "late":
+            return queries.late_requests(queryset, command_now_ms())
+        return queryset.filter(state=self.value()) if self.value() in ("hidden", "done") else queryset
+
+
+@admin.register(DeleteRequest)
+class DeleteRequestAdmin(OrderedAdmin):
+    """Delete requests, the latest first."""
+
+    list_display = ("what", "state_cell", "deadline", "hidden", "who", "why")
+    list_filter = (RequestStateFilter, TenantRowFilter)
+    shortcuts = (("Under way", "state=hidden"), ("Late", "state=late"), ("Done", "state=done"))
+    about = (
+        "Data that was asked to be deleted. Queries stop showing it at once; by the deadline no object holds it any "
+        "more, and a certificate says so."
+    )
+    empty_list = "Nobody has asked for data to be deleted."
+    orders = (REQUEST_DELETION,)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[DeleteRequest]:
+        return with_now(queries.requests_for_list(), command_now_ms())
+
+    def get_urls(self) -> list[URLPattern]:
+        """Return the URLs, including those of the certificate files."""
+        view = self.admin_site.admin_view(self.certificate_view)
+        name = "profiles_deleterequest_certificate"
+        return [path("<int:request_id>/certificate/<int:pk>.json", view, name=name), *super().get_urls()]
+
+    def certificate_view(self, request: HttpRequest, request_id: int, pk: int) -> HttpResponse:
+        """Return a certificate as a file download."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        rows = DeletionCertificate.objects.select_related("request__tenant").filter(pk=pk, request_id=request_id)
+        certificate = rows.first()
+        if certificate is None:
+            raise Http404
+        text = json.dumps(page.certificate_json(certificate), indent=2, ensure_ascii=False)
+        name = f"deletion-certificate-{certificate.command_index}.json"
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return HttpResponse(f"{text}\n", content_type="application/json; charset=utf-8", headers=headers)
+
+    def heading(self, row: DeleteRequest) -> str:
+        return f"Delete request #{row.command_index} of {row.tenant}"
+
+    def notices(self, row: DeleteRequest) -> Sequence[Notice]:
+        return [page.request_notice(row, row.now_ms)]
+
+    def sections(self, row: DeleteRequest) -> Sequence[Section]:
+        progress = queries.request_progress(row)
+        return [
+            Facts(
+                title="What was asked",
+                rows=[
+                    ("Tenant", show.row_link(row.tenant)),
+                    ("Service", row.service or "every service"),
+                    ("Series", show.code(row.selector) if row.selector else "all of them"),
+                    ("Time of the data", page.time_words(row)),
+                    ("Accepted before command", show.command_link(row.command_index)),
+                    ("Asked", show.age(row.requested_at_ms, row.now_ms, clock=show.COMMAND_TIME)),
+                    ("By", row.actor),
+                    ("Why", row.why or show.NOTHING),
+                ],
+            ),
+            page.progress_facts(row, progress, row.now_ms),
+            page.jobs_table(progress.jobs, row.now_ms),
+            self._certificates(row),
+        ]
+
+    def _certificates(self, row: DeleteRequest) -> Table:
+        return Table(
+            title="Certificates",
+            headers=("Issued", "By command", "In time", "What it says", "File"),
+            rows=[
+                (
+                    f"{show.moment_text(one.issued_at_ms)} command time",
+                    show.command_link(one.command_index),
+                    page.in_time(one),
+                    page.certificate_words(one, row),
+                    show.link(
+                        reverse("admin:profiles_deleterequest_certificate", args=[row.pk, one.pk]), "Download as JSON"
+                    ),
+                )
+                for one in row.certificates.all()
+            ],
+            empty="None yet: it is issued when no object holds the data any more.",
+        )
+
+    @display(description="Data of")
+    def what(self, row: DeleteRequest) -> SafeString:
+        return show.note(row.tenant.name, page.what_words(row))
+
+    @display(description="State")
+    def state_cell(self, row: DeleteRequest) -> SafeString:
+        return page.request_badge(row, row.now_ms)
+
+    @display(description="Deadline")
+    def deadline(self, row: DeleteRequest) -> SafeString | str:
+        return page.deadline(row, row.now_ms)
+
+    @display(description="Hid when asked")
+    def hidden(self, row: DeleteRequest) -> SafeString:
+        return show.note(show.counted(row.hidden_blocks, "block"), show.counted(row.hidden_datasets, "dataset"))
+
+    @display(description="Asked by")
+    def who(self, row: DeleteRequest) -> SafeString:
+        return show.note(row.actor, f"{show.duration_text(max(0, row.now_ms - row.requested_at_ms))} ago")

@@ -1,0 +1,155 @@
+"""Dead letters and refused registrations in the admin: data that is not in the index, and the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+from unfold.decorators import display
+
+from webadmin.adminkit import formatting as show
+from webadmin.adminkit.filters import ExactFilter, ShardFilter, StateFilter, TenantNameFilter
+from webadmin.adminkit.orders import OrderedAdmin
+from webadmin.adminkit.read_only import ReadOnlyAdmin
+from webadmin.adminkit.sections import Facts, Section
+from webadmin.base.access.models import RefusalCount
+from webadmin.base.database import dialect
+from webadmin.lanes.profiles.admin.operator_orders import LETTER_ORDERS
+from webadmin.lanes.profiles.models import DeadLetter, LetterState
+from webadmin.schedule.operator_queries import with_now
+
+STATE_TONES = {
+    LetterState.WAITING: "warn",
+    LetterState.RECOVERED: "good",
+    LetterState.DISCARDED: "quiet",
+    LetterState.SWEPT: "quiet",
+}
+
+
+class LetterStateFilter(StateFilter):
+    """Filter of dead letters by state."""
+
+    states = LetterState
+
+
+class CodeFilter(ExactFilter):
+    """Filter of rows by reason."""
+
+    title = parameter_name = column = "code"
+
+
+@admin.register(DeadLetter)
+class DeadLetterAdmin(OrderedAdmin):
+    """Dead letters, the last seen first."""
+
+    list_display = ("block_cell", "state_cell", "why", "place", "tries", "age")
+    list_filter = (LetterStateFilter, CodeFilter, TenantNameFilter, ShardFilter)
+    shortcuts = tuple((state.label.capitalize(), f"state={state.value}") for state in LetterState)
+    about = (
+        "Metadata that could not be registered when its object was written, and waits beside it. A control task "
+        "registers it in order; one bad letter never holds up the rest."
+    )
+    orders = LETTER_ORDERS
+    empty_list = "No dead letters: everything that was written could be registered."
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[DeadLetter]:
+        return with_now(DeadLetter.objects.all(), dialect.clock_ms())
+
+    def heading(self, row: DeadLetter) -> str:
+        return f"Dead letter of {row.ulid}"
+
+    def sections(self, row: DeadLetter) -> Sequence[Section]:
+        return [
+            Facts(
+                title="The letter",
+                rows=[
+                    ("Key", show.code(row.key)),
+                    ("State", self.state_cell(row)),
+                    ("Block", show.code(row.ulid)),
+                    ("Tenant", row.tenant or "segment of all tenants"),
+                    ("Shard", row.shard),
+                    ("Size", show.size_text(row.size_bytes)),
+                    ("Written", show.age(row.written_at_ms, row.now_ms)),
+                    ("First attempt", show.age(row.first_attempt_ms, row.now_ms)),
+                    ("Last attempt", show.age(row.last_attempt_ms, row.now_ms)),
+                    ("Attempts", row.attempts),
+                    ("Code", row.code or show.NOTHING),
+                    ("Reason", row.reason or show.NOTHING),
+                ],
+            )
+        ]
+
+    @display(description="Block")
+    def block_cell(self, row: DeadLetter) -> SafeString:
+        return show.code(row.ulid)
+
+    @display(description="State")
+    def state_cell(self, row: DeadLetter) -> SafeString:
+        state = LetterState(row.state)
+        return show.badge(state.label, STATE_TONES[state], row.reason)
+
+    @display(description="Why")
+    def why(self, row: DeadLetter) -> SafeString | str:
+        return show.note(row.code, row.reason[:120]) if row.code else show.NOTHING
+
+    @display(description="Tenant")
+    def place(self, row: DeadLetter) -> SafeString:
+        return show.note(show.name(row.tenant or "segment"), f"shard {row.shard}")
+
+    @display(description="Attempts")
+    def tries(self, row: DeadLetter) -> int:
+        return row.attempts
+
+    @display(description="Written ago")
+    def age(self, row: DeadLetter) -> SafeString | str:
+        return show.waited(row.written_at_ms, row.now_ms)
+
+
+@admin.register(RefusalCount)
+class RefusalCountAdmin(ReadOnlyAdmin):
+    """Refused registrations by sender and reason."""
+
+    list_display = ("code_cell", "actor", "count_cell", "last", "reason")
+    list_filter = (CodeFilter,)
+    about = "Blocks and requests that were refused, by sender and reason: nothing of them was stored."
+    empty_list = "Nothing was ever refused."
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[RefusalCount]:
+        return with_now(RefusalCount.objects.all(), dialect.clock_ms())
+
+    def heading(self, row: RefusalCount) -> str:
+        return f"{row.code} from {row.actor}"
+
+    def sections(self, row: RefusalCount) -> Sequence[Section]:
+        return [
+            Facts(
+                title="Refused",
+                rows=[
+                    ("Sum", str(row)),
+                    ("Sender", row.actor),
+                    ("Code", row.code),
+                    ("How often", show.count_text(row.count)),
+                    ("Last", show.age(row.last_at_ms, row.now_ms)),
+                    ("The last reason", row.last_reason),
+                ],
+            )
+        ]
+
+    @display(description="Code")
+    def code_cell(self, row: RefusalCount) -> SafeString:
+        return show.code(row.code)
+
+    @display(description="How often")
+    def count_cell(self, row: RefusalCount) -> str:
+        return show.count_text(row.count)
+
+    @display(description="Last")
+    def last(self, row: RefusalCount) -> SafeString | str:
+        return show.age(row.last_at_ms, row.now_ms)
+
+    @display(description="The last reason")
+    def reason(self, row: RefusalCount) -> str:
+        return row.last_reason

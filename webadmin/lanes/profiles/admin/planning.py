@@ -1,0 +1,217 @@
+"""Level queues and level policies in the admin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+from unfold.decorators import display
+
+from engine.lanes.profiles.plan.policy_rules import POLICY_RULES
+from webadmin.adminkit import formatting as show
+from webadmin.adminkit.filters import LevelFilter, ShardFilter, TenantNameFilter
+from webadmin.adminkit.orders import OrderedAdmin
+from webadmin.adminkit.read_only import ReadOnlyAdmin
+from webadmin.adminkit.sections import Facts, Section, Table
+from webadmin.base.access.queries import audit_of
+from webadmin.lanes.profiles.admin import block_page, queue_words
+from webadmin.lanes.profiles.admin.policy_orders import POLICY_ORDERS, number_words
+from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
+from webadmin.lanes.profiles.operator_queries import queues_for_list
+from webadmin.schedule.admin import job_page
+from webadmin.schedule.admin.job_page import SEGMENT_TENANT
+from webadmin.schedule.operator_queries import command_now_ms
+
+CHANGES_SHOWN = 30
+
+
+class ReadyFilter(admin.SimpleListFilter):
+    """Filter of queues: non-empty ones, and those of which a job can be made now."""
+
+    title = "ready"
+    parameter_name = "fill"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        return [("ready", "ready now"), ("waiting", "not yet"), ("empty", "empty")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        if self.value() == "empty":
+            return queryset.filter(block_count=0)
+        if self.value() == "ready":
+            return queryset.filter(ready_at_ms__lte=command_now_ms())
+        return queryset.filter(ready_at_ms__gt=command_now_ms()) if self.value() == "waiting" else queryset
+
+
+@admin.register(LevelQueue)
+class LevelQueueAdmin(ReadOnlyAdmin):
+    """Level queues by level."""
+
+    list_display = ("place", "ready", "why", "blocks_cell", "oldest")
+    list_filter = (ReadyFilter, LevelFilter, TenantNameFilter, ShardFilter)
+    shortcuts = (("Ready now", "fill=ready"), ("Not yet", "fill=waiting"), ("Empty", "fill=empty"))
+    about = "Blocks that wait to be merged, by tenant, shard and level; and since or until when, and why."
+    empty_list = "No queues. A queue appears with the first block of its tenant, shard and level."
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[LevelQueue]:
+        return queues_for_list(command_now_ms())
+
+    def heading(self, row: LevelQueue) -> str:
+        return f"Queue: {row}"
+
+    def sections(self, row: LevelQueue) -> Sequence[Section]:
+        return [
+            Facts(
+                title="The queue",
+                rows=[
+                    ("Ready", show.note(self.ready(row), self.why(row))),
+                    ("Lane", row.lane),
+                    ("Tenant", self.tenant_cell(row)),
+                    ("Shard, level", f"shard {row.shard}, level {row.level}"),
+                    ("Blocks", self.blocks_cell(row)),
+                    ("Oldest arrival", self.oldest(row)),
+                    ("Newest arrival", show.age(row.newest_arrival_ms, row.now_ms, clock=show.COMMAND_TIME)),
+                ],
+            ),
+            block_page.queue_table(row, row.now_ms),
+        ]
+
+    @display(description="Queue")
+    def place(self, row: LevelQueue) -> SafeString:
+        return show.note(show.name(self.tenant_cell(row)), f"{show.place_text(row.shard, row.level)} · {row.lane}")
+
+    @display(description="Ready")
+    def ready(self, row: LevelQueue) -> SafeString | str:
+        return queue_words.ready_badge(queue_words.QueueFill.from_row(row))
+
+    @display(description="Why")
+    def why(self, row: LevelQueue) -> str:
+        return queue_words.ready_reason(queue_words.QueueFill.from_row(row))
+
+    @display(description="Tenant")
+    def tenant_cell(self, row: LevelQueue) -> str:
+        return job_page.tenant_text(row.tenant)
+
+    @display(description="Blocks")
+    def blocks_cell(self, row: LevelQueue) -> SafeString:
+        return show.note(show.count_text(row.block_count), show.size_text(row.byte_count))
+
+    @display(description="Oldest arrival")
+    def oldest(self, row: LevelQueue) -> SafeString | str:
+        return show.age(row.oldest_arrival_ms, row.now_ms, clock=show.COMMAND_TIME)
+
+
+class OwnerFilter(admin.SimpleListFilter):
+    """Filter of policies: the default ones, or those of single tenants."""
+
+    title = "whose"
+    parameter_name = "whose"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        return [("everybody", "everybody's"), ("own", "tenants' own")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        if self.value() == "everybody":
+            return queryset.filter(tenant="")
+        return queryset.exclude(tenant="") if self.value() == "own" else queryset
+
+
+@admin.register(LevelPolicy)
+class LevelPolicyAdmin(OrderedAdmin):
+    """Level policies: when the blocks of a level are merged."""
+
+    list_display = ("place", "tenant_cell", "blocks_max", "age", "spread", "size", "result_size", "remnants")
+    list_filter = (OwnerFilter, LevelFilter, TenantNameFilter)
+    shortcuts = (("Everybody's", "whose=everybody"), ("Tenants' own", "whose=own"))
+    about = (
+        "When the queued blocks of a level make a job: enough of them, an old one, or enough bytes. A tenant's own "
+        "policy holds for it instead of everybody's. Changes hold from the next poll on; a preview says what it plans."
+    )
+    empty_list = "No level policy: no job will be planned."
+    orders = POLICY_ORDERS
+
+    def heading(self, row: LevelPolicy) -> str:
+        return f"Policy of {row}"
+
+    def sections(self, row: LevelPolicy) -> Sequence[Section]:
+        waiting = {"level": row.level} | ({"tenant": row.tenant} if row.tenant else {})
+        return [
+            Facts(
+                title="Policy",
+                rows=[
+                    ("Lane, level", f"{row.lane}, level {row.level}"),
+                    ("Whose", self.tenant_cell(row)),
+                    ("Blocks of a job at most", row.blocks_max),
+                    ("Age at which fewer go too", self.age(row)),
+                    ("Creation times of a job's blocks lie within", self.spread(row)),
+                    ("Source bytes of a job at most", self.size(row)),
+                    ("Bytes of a result block at most", self.result_size(row)),
+                    ("Remnants of several shards together", self.remnants(row)),
+                    ("Queues of the level", show.link(show.list_address(LevelQueue, **waiting), "show")),
+                ],
+            ),
+            self._history(row),
+        ]
+
+    def _history(self, row: LevelPolicy) -> Table:
+        return Table(
+            title="Changes",
+            headers=("When (UTC)", "Who", "What", "Why", "Command"),
+            rows=[
+                (
+                    show.moment_text(show.epoch_ms(entry.at)),
+                    entry.actor,
+                    change_words(entry.detail.get("before"), entry.detail.get("after")),
+                    entry.detail.get("why") or show.NOTHING,
+                    show.command_link(entry.detail["command"]) if entry.detail.get("command") else show.NOTHING,
+                )
+                for entry in audit_of("change_level_policy", str(row), CHANGES_SHOWN)
+            ],
+            empty="Nobody has changed it: these are the numbers it came with.",
+        )
+
+    @display(description="Level")
+    def place(self, row: LevelPolicy) -> SafeString:
+        return show.note(f"level {row.level}", row.lane)
+
+    @display(description="Whose")
+    def tenant_cell(self, row: LevelPolicy) -> str:
+        return row.tenant or ("everybody" if row.level else SEGMENT_TENANT)
+
+    @display(description="Age")
+    def age(self, row: LevelPolicy) -> str:
+        return show.duration_text(row.age_seconds * 1000)
+
+    @display(description="Spread")
+    def spread(self, row: LevelPolicy) -> str:
+        return show.duration_text(row.spread_seconds * 1000)
+
+    @display(description="Job bytes at most")
+    def size(self, row: LevelPolicy) -> str:
+        return show.size_text(row.bytes_max) if row.bytes_max else "any"
+
+    @display(description="Block bytes at most")
+    def result_size(self, row: LevelPolicy) -> str:
+        return show.size_text(row.result_bytes_max) if row.result_bytes_max else "any"
+
+    @display(description="Remnants")
+    def remnants(self, row: LevelPolicy) -> str:
+        if not row.remnant_bytes:
+            return "stay in their shard"
+        after = show.duration_text(row.remnant_age_seconds * 1000)
+        return f"below {show.size_text(row.remnant_bytes)} after {after}"
+
+
+def change_words(before: object, after: object) -> str:
+    """Return the numbers of a policy that a change set, with old and new values."""
+    if not isinstance(after, dict):
+        return "taken back: as everybody's"
+    was = before if isinstance(before, dict) else {}
+    changed = [
+        f"{number_words(name)} {was[name]} to {after[name]}" if name in was else f"{number_words(name)} {after[name]}"
+        for name in POLICY_RULES
+        if name in after and was.get(name) != after[name]
+    ]
+    return ", ".join(changed) or "nothing"

@@ -1,0 +1,1 @@
+"""Profile blocks over HTTP."""

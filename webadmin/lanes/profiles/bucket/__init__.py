@@ -1,0 +1,1 @@
+"""Profile blocks in the bucket: their objects, and the recorded lineage."""

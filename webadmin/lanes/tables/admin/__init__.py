@@ -1,0 +1,5 @@
+"""Tables in the admin."""
+
+from webadmin.lanes.tables.admin import files, tables
+
+__all__ = ["files", "tables"]

@@ -1,0 +1,256 @@
+"""Request and response schemas of tables for OpenAPI; ``table_messages`` validates requests."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from engine.lanes.tables.jobs import TIME_UNITS
+from webadmin.lanes.tables.api.order_messages import BAD_FILE_STATES, KINDS, ORDER_STATES
+from webadmin.lanes.tables.api.table_messages import CHUNK_STATES, MODES, SEGMENT_STATES, TASK_STATES
+from webadmin.schedule.api.operation_serializers import OrderSerializer
+
+
+class AlterTableSerializer(OrderSerializer):
+    """What is to be different."""
+
+    policy = serializers.DictField(required=False, help_text="settings by name; what is absent stays")
+    is_paused = serializers.BooleanField(required=False, help_text="nothing is planned while it is")
+
+
+class CreateTableSerializer(OrderSerializer):
+    """A table to create."""
+
+    name = serializers.CharField()
+    url = serializers.CharField(help_text="where its files lie or will lie")
+    time_column = serializers.CharField()
+    time_unit = serializers.ChoiceField(
+        [unit for unit in TIME_UNITS if unit], required=False, help_text="of a time column of whole numbers"
+    )
+    policy = serializers.DictField(required=False, help_text="settings by name; the others are the default")
+
+
+class TableSerializer(serializers.Serializer):
+    """A table and its policy."""
+
+    tenant = serializers.CharField()
+    name = serializers.CharField()
+    url = serializers.CharField(required=False)
+    time_column = serializers.CharField(required=False)
+    time_unit = serializers.CharField(required=False, allow_blank=True)
+    columns = serializers.ListField(child=serializers.DictField(), required=False)
+    is_paused = serializers.BooleanField(required=False)
+    refusal = serializers.CharField(required=False, allow_blank=True)
+    sequence = serializers.IntegerField(required=False, help_text="grows with every change that readers see")
+    published = serializers.IntegerField(required=False, help_text="the sequence that readers see")
+    policy = serializers.DictField(required=False)
+    dry_run = serializers.BooleanField(required=False)
+
+
+class TableListSerializer(serializers.Serializer):
+    tables = TableSerializer(many=True)
+
+
+class AlteredSerializer(serializers.Serializer):
+    """What is different, or would be."""
+
+    dry_run = serializers.BooleanField()
+    changed = serializers.DictField()
+
+
+class OfferedFileSerializer(serializers.Serializer):
+    """A file to register."""
+
+    path = serializers.CharField(help_text="below the table's URL")
+    size = serializers.IntegerField(required=False, allow_null=True, help_text="bytes; asked of the store if absent")
+    checksum = serializers.CharField(required=False, help_text="an etag or CRC: tells it from another of the same size")
+
+
+class IntervalSerializer(serializers.Serializer):
+    """A stretch of whole chunks, the end exclusive."""
+
+    start_ms = serializers.IntegerField()
+    end_ms = serializers.IntegerField()
+
+
+class DropSerializer(OrderSerializer, IntervalSerializer):
+    """A stretch that is to have no rows."""
+
+
+class RegisterSerializer(OrderSerializer):
+    """Files to bring in. ``start_ms`` and ``end_ms`` go with ``replace``."""
+
+    mode = serializers.CharField(required=False, help_text=f"{' or '.join(MODES)}; default: {MODES[0]}")
+    start_ms = serializers.IntegerField(required=False)
+    end_ms = serializers.IntegerField(required=False)
+    files = OfferedFileSerializer(many=True)
+
+
+class FileAnswerSerializer(serializers.Serializer):
+    """What became of a file."""
+
+    path = serializers.CharField()
+    status = serializers.ChoiceField(["registered", "known", "refused", "left"])
+    code = serializers.CharField(required=False, help_text="of a refusal: stable and machine readable")
+    message = serializers.CharField(required=False)
+
+
+class RegisteredSerializer(serializers.Serializer):
+    """What became of all of them."""
+
+    dry_run = serializers.BooleanField()
+    sequence = serializers.IntegerField(allow_null=True, help_text="from which readers see it; null: nothing came in")
+    start_ms = serializers.IntegerField(allow_null=True)
+    end_ms = serializers.IntegerField(allow_null=True)
+    replaced = serializers.IntegerField(help_text="files that readers will not see any more")
+    restamped = serializers.IntegerField(help_text="files that stand in another entry now")
+    files = FileAnswerSerializer(many=True)
+    unchecked = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="folders that could not be checked for a table of another format, and why",
+    )
+
+
+class DroppedSerializer(serializers.Serializer):
+    """What became of an interval."""
+
+    dry_run = serializers.BooleanField()
+    sequence = serializers.IntegerField()
+    replaced = serializers.IntegerField()
+
+
+class SegmentSerializer(IntervalSerializer):
+    """A file of a table, or a stretch without rows."""
+
+    id = serializers.IntegerField()
+    path = serializers.CharField(allow_blank=True)
+    state = serializers.ChoiceField([*SEGMENT_STATES])
+    version = serializers.CharField()
+    partition = serializers.IntegerField()
+    is_tombstone = serializers.BooleanField()
+    size = serializers.IntegerField()
+    rows = serializers.IntegerField()
+    first_ms = serializers.IntegerField(allow_null=True)
+    last_ms = serializers.IntegerField(allow_null=True)
+    reason = serializers.CharField(allow_blank=True)
+
+
+class SegmentListSerializer(serializers.Serializer):
+    segments = SegmentSerializer(many=True)
+
+
+class ChunkSerializer(IntervalSerializer):
+    """What is known of a chunk."""
+
+    id = serializers.IntegerField()
+    state = serializers.ChoiceField([*CHUNK_STATES])
+    version = serializers.CharField(allow_blank=True)
+    segments = serializers.IntegerField()
+    bytes = serializers.IntegerField()
+    priority = serializers.IntegerField(help_text="millionths")
+    reason = serializers.CharField(allow_blank=True)
+    task = serializers.IntegerField(allow_null=True)
+    is_changed = serializers.BooleanField(help_text="something came or went since it was looked at")
+    quarantined = serializers.CharField(allow_blank=True)
+
+
+class ChunkListSerializer(serializers.Serializer):
+    chunks = ChunkSerializer(many=True)
+
+
+class TaskSerializer(IntervalSerializer):
+    """A task."""
+
+    id = serializers.IntegerField()
+    state = serializers.ChoiceField([*TASK_STATES])
+    job = serializers.CharField(allow_blank=True)
+    job_state = serializers.CharField(allow_blank=True)
+    chunks = serializers.IntegerField()
+    segments = serializers.IntegerField()
+    bytes = serializers.IntegerField()
+    cost = serializers.IntegerField()
+    priority = serializers.IntegerField(help_text="millionths")
+    is_over_limit = serializers.BooleanField()
+    cause = serializers.CharField()
+    ended_because = serializers.CharField(allow_blank=True)
+
+
+class TaskListSerializer(serializers.Serializer):
+    tasks = TaskSerializer(many=True)
+
+
+class OrderChunksSerializer(DropSerializer):
+    """What is wanted of chunks."""
+
+    kind = serializers.ChoiceField(KINDS)
+
+
+class EndOrdersSerializer(DropSerializer):
+    """What is not wanted any more."""
+
+    kind = serializers.ChoiceField(KINDS, required=False, help_text="default: both")
+
+
+class OrderedChunksSerializer(IntervalSerializer):
+    """The whole chunks that an order is about."""
+
+    dry_run = serializers.BooleanField()
+    chunks = serializers.IntegerField()
+
+
+class ChangedCountSerializer(serializers.Serializer):
+    """How many orders ended, or how many chunks are tried again."""
+
+    dry_run = serializers.BooleanField()
+    changed = serializers.IntegerField()
+
+
+class ChunkOrderSerializer(IntervalSerializer):
+    """What an operator wanted of chunks."""
+
+    id = serializers.IntegerField()
+    kind = serializers.ChoiceField(KINDS)
+    state = serializers.ChoiceField([*ORDER_STATES])
+    actor = serializers.CharField()
+    why = serializers.CharField()
+    created_at_ms = serializers.IntegerField()
+    ended_at_ms = serializers.IntegerField(allow_null=True)
+    ended_because = serializers.CharField(allow_blank=True)
+
+
+class ChunkOrderListSerializer(serializers.Serializer):
+    orders = ChunkOrderSerializer(many=True)
+
+
+class BadFileSerializer(serializers.Serializer):
+    """A file that could not be read."""
+
+    id = serializers.IntegerField()
+    path = serializers.CharField()
+    state = serializers.ChoiceField([*BAD_FILE_STATES])
+    size = serializers.IntegerField()
+    segment = serializers.IntegerField(allow_null=True, help_text="null: it never was in the table")
+    error_class = serializers.CharField()
+    message = serializers.CharField(allow_blank=True)
+    place = serializers.CharField(allow_blank=True, help_text="row group and column")
+    offset = serializers.IntegerField(help_text="-1: unknown")
+    at_ms = serializers.IntegerField()
+    released_at_ms = serializers.IntegerField(allow_null=True)
+    released_by = serializers.CharField(allow_blank=True)
+    release_why = serializers.CharField(allow_blank=True)
+
+
+class BadFileListSerializer(serializers.Serializer):
+    files = BadFileSerializer(many=True)
+
+
+class ReleaseFilesSerializer(OrderSerializer):
+    """Files that were repaired."""
+
+    paths = serializers.ListField(child=serializers.CharField(), help_text="below the table's URL")
+
+
+class ReleasedFilesSerializer(serializers.Serializer):
+    """Those of them that were kept out."""
+
+    dry_run = serializers.BooleanField()
+    released = serializers.ListField(child=serializers.CharField())

@@ -1,0 +1,80 @@
+"""The limits in force in the admin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.contrib import admin
+from django.urls import reverse
+from unfold.decorators import display
+
+from engine.schedule.limits import LimitName
+from webadmin.adminkit import formatting as show
+from webadmin.adminkit.read_only import ReadOnlyAdmin
+from webadmin.adminkit.sections import Section, Table
+from webadmin.schedule import operator_queries as queries
+from webadmin.schedule.admin.operations import limit_value, until_cell
+from webadmin.schedule.command_log import CommandTime, read_time
+from webadmin.schedule.models import Limits
+from webadmin.schedule.operation_models import LimitChange
+from webadmin.schedule.queries import LIMIT_COLUMNS
+
+MEANINGS = {
+    LimitName.FAILURES_MAX: "Failures until a job is parked",
+    LimitName.QUEUE_MAX: "Jobs not done at most",
+    LimitName.LEASE_SECONDS: "Lease: how long a worker may be silent",
+    LimitName.CLEANUP_DELAY_SECONDS: "From replacement to deletion of an object",
+    LimitName.TASK_MEMORY_BYTES: "Memory of one Spark task",
+}
+
+
+@admin.register(Limits)
+class LimitsAdmin(ReadOnlyAdmin):
+    """The global limits."""
+
+    list_display = ("__str__", "lease", "failures_max", "queue", "memory", "delay")
+    about = (
+        "Bounds of the whole schedule as they are while nobody has set another; open the row to see what is in force. "
+        "Limits of single lanes, tenants and jobs are among those set at run time."
+    )
+
+    def heading(self, row: Limits) -> str:
+        return "Limits"
+
+    def sections(self, row: Limits) -> Sequence[Section]:
+        time = read_time()
+        in_force = queries.global_limits_in_force(time.now_ms)
+        return [
+            Table(
+                title="In force for everything",
+                headers=("Limit", "In force", "Holds", "Set by", "Otherwise", "Order"),
+                rows=[self._limit(row, LimitName(name), in_force.get(name), time) for name in LIMIT_COLUMNS],
+                more="Caps, weights and limits of single lanes, tenants and jobs are among those set at run time.",
+            ),
+        ]
+
+    def _limit(self, row: Limits, name: LimitName, change: LimitChange | None, time: CommandTime) -> tuple[object, ...]:
+        otherwise = limit_value(name, getattr(row, name))
+        order = reverse("admin:schedule_limitchange_order", args=["set-limit"], query={"name": name.value})
+        change_link = show.link(order, "Change")
+        if change is None:
+            return (MEANINGS[name], otherwise, "until somebody sets another", show.NOTHING, otherwise, change_link)
+        value = show.row_link(change, limit_value(name, change.value))
+        until = until_cell(change.valid_until_ms, None, now_ms=time.now_ms, wall_ms=time.wall_ms)
+        return (MEANINGS[name], value, until, show.note(change.actor, change.why), otherwise, change_link)
+
+    @display(description="Lease")
+    def lease(self, row: Limits) -> str:
+        return show.duration_text(row.lease_seconds * 1000)
+
+    @display(description="Jobs at most")
+    def queue(self, row: Limits) -> str:
+        return limit_value(LimitName.QUEUE_MAX, row.queue_max)
+
+    @display(description="Task memory")
+    def memory(self, row: Limits) -> str:
+        return show.size_text(row.task_memory_bytes)
+
+    @display(description="Deletion delay")
+    def delay(self, row: Limits) -> str:
+        return show.duration_text(row.cleanup_delay_seconds * 1000)

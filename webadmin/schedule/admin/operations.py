@@ -1,0 +1,249 @@
+"""Operators' settings in the admin: limits with their history, pauses, decisions about stops of quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+from unfold.decorators import display
+
+from engine.schedule.limits import LimitName, Scope, ScopeKind
+from webadmin.adminkit import formatting as show
+from webadmin.adminkit.orders import OrderedAdmin
+from webadmin.adminkit.sections import Facts, Section
+from webadmin.schedule import operator_queries as queries
+from webadmin.schedule.admin import operator_orders as orders
+from webadmin.schedule.operation_models import IsolationStop, LimitChange, Pause
+from webadmin.schedule.wall_times import commanded_ms, with_wall_times
+
+BYTES_LIMITS = (LimitName.RUNNING_BYTES_MAX, LimitName.TASK_MEMORY_BYTES)
+SECONDS_LIMITS = (LimitName.LEASE_SECONDS, LimitName.CLEANUP_DELAY_SECONDS)
+
+
+class InForceFilter(admin.SimpleListFilter):
+    """Rows in force, or ended ones."""
+
+    title = parameter_name = "now"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        return [("in_force", "in force"), ("over", "over")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        if self.value() not in ("in_force", "over"):
+            return queryset
+        in_force = queries.still_in_force(queryset, queries.command_now_ms())
+        if self.value() == "in_force":
+            return in_force
+        return queryset.exclude(pk__in=in_force.values("pk"))
+
+
+def scope_text(kind: str, value: str) -> str:
+    """Return the scope of a limit or pause as text."""
+    return str(Scope(ScopeKind(kind), value))
+
+
+def until_cell(valid_until_ms: int | None, ended_at_ms: int | None, *, now_ms: int, wall_ms: int) -> SafeString | str:
+    """Return how long a row remains in force, or since when it has ended; moments are shown in wall time."""
+    lag_ms = wall_ms - now_ms
+    if ended_at_ms is not None:
+        return show.badge("ended", "quiet", f"about {show.moment_text(ended_at_ms + lag_ms)} UTC")
+    if valid_until_ms is None:
+        return show.badge("until further notice", "busy")
+    left_ms = valid_until_ms - now_ms
+    if left_ms <= 0:
+        return show.badge("ran out", "quiet", f"about {show.moment_text(valid_until_ms + lag_ms)} UTC")
+    until = f"until {show.moment_text(valid_until_ms + lag_ms)} UTC"
+    return show.badge(f"{show.duration_text(left_ms)} left", "busy", until)
+
+
+def limit_value(name: str, value: int | None) -> str:
+    """Return a limit's value in its unit."""
+    if value is None:
+        return "taken back"
+    if value == 0:
+        return "without limit" if name != LimitName.CLEANUP_DELAY_SECONDS else "none"
+    if name in BYTES_LIMITS:
+        return show.size_text(value)
+    return show.duration_text(value * 1000) if name in SECONDS_LIMITS else show.count_text(value)
+
+
+@admin.register(LimitChange)
+class LimitChangeAdmin(OrderedAdmin):
+    """Changes of limits, newest first."""
+
+    list_display = ("name_cell", "scope", "value_cell", "until", "who", "why_cell")
+    list_filter = (InForceFilter,)
+    shortcuts = (("In force", "now=in_force"), ("Over", "now=over"))
+    about = (
+        "Every limit that was set at run time, for whom, by whom and why. The narrowest scope wins; what runs out "
+        "uncovers what held before. Where nothing is set the Limits page says what holds."
+    )
+    empty_list = "No limit was ever changed: those of the Limits page hold."
+    orders = (orders.SET_LIMIT,)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[LimitChange]:
+        return with_wall_times(LimitChange.objects.all())
+
+    def heading(self, row: LimitChange) -> str:
+        return str(row)
+
+    def sections(self, row: LimitChange) -> Sequence[Section]:
+        return [
+            Facts(
+                title="The limit",
+                rows=[
+                    ("Limit", row.name),
+                    ("For", self.scope(row)),
+                    ("Value", self.value_cell(row)),
+                    ("Holds", self.until(row)),
+                    ("Set by", self.who(row)),
+                    ("Why", row.why or show.NOTHING),
+                    ("Set at", f"{show.moment_text(commanded_ms(row, row.set_at_ms))} UTC"),
+                    ("Command", show.command_link(row.command_index)),
+                ],
+            )
+        ]
+
+    @display(description="Limit")
+    def name_cell(self, row: LimitChange) -> str:
+        return row.name.replace("_", " ")
+
+    @display(description="For")
+    def scope(self, row: LimitChange) -> str:
+        return scope_text(row.scope_kind, row.scope_value)
+
+    @display(description="Value")
+    def value_cell(self, row: LimitChange) -> str:
+        return limit_value(row.name, row.value)
+
+    @display(description="Holds")
+    def until(self, row: LimitChange) -> SafeString | str:
+        if row.is_superseded:
+            return show.badge("replaced", "quiet", "a later value for the same scope holds instead")
+        return until_cell(row.valid_until_ms, None, now_ms=row.now_ms, wall_ms=row.wall_ms)
+
+    @display(description="Set by")
+    def who(self, row: LimitChange) -> SafeString:
+        return show.note(row.actor, f"{show.duration_text(max(0, row.wall_ms - commanded_ms(row, row.set_at_ms)))} ago")
+
+    @display(description="Why")
+    def why_cell(self, row: LimitChange) -> str:
+        return row.why
+
+
+@admin.register(Pause)
+class PauseAdmin(OrderedAdmin):
+    """Pauses, in force and ended."""
+
+    list_display = ("scope", "mode_cell", "until", "who", "why_cell")
+    list_filter = (InForceFilter,)
+    shortcuts = (("In force", "now=in_force"), ("Over", "now=over"))
+    about = "Parts of the schedule that operators hold still. Running jobs are never touched; data goes on to arrive."
+    empty_list = "Nothing was ever paused."
+    orders = (orders.PAUSE, orders.RESUME)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Pause]:
+        return with_wall_times(Pause.objects.all())
+
+    def heading(self, row: Pause) -> str:
+        return str(row).capitalize()
+
+    def sections(self, row: Pause) -> Sequence[Section]:
+        return [
+            Facts(
+                title="The pause",
+                rows=[
+                    ("What", str(row)),
+                    ("How", self.mode_cell(row)),
+                    ("Holds", self.until(row)),
+                    ("Since", show.age(commanded_ms(row, row.since_ms), row.wall_ms)),
+                    ("Set by", row.actor),
+                    ("Why", row.why or show.NOTHING),
+                    ("Ended by", row.ended_by or show.NOTHING),
+                    ("Command", show.command_link(row.command_index)),
+                ],
+            )
+        ]
+
+    @display(description="What")
+    def scope(self, row: Pause) -> str:
+        return scope_text(row.scope_kind, row.scope_value)
+
+    @display(description="How")
+    def mode_cell(self, row: Pause) -> SafeString:
+        meaning = "nothing planned or assigned" if row.mode == "pause" else "nothing planned, scheduled jobs are done"
+        return show.badge(row.mode, "warn", meaning)
+
+    @display(description="Holds")
+    def until(self, row: Pause) -> SafeString | str:
+        return until_cell(row.valid_until_ms, row.ended_at_ms, now_ms=row.now_ms, wall_ms=row.wall_ms)
+
+    @display(description="Set by")
+    def who(self, row: Pause) -> SafeString:
+        return show.note(row.actor, f"{show.duration_text(max(0, row.wall_ms - commanded_ms(row, row.since_ms)))} ago")
+
+    @display(description="Why")
+    def why_cell(self, row: Pause) -> str:
+        return row.why
+
+
+@admin.register(IsolationStop)
+class IsolationStopAdmin(OrderedAdmin):
+    """Stops of quarantine because too many sources of a place were bad, newest first."""
+
+    list_display = ("state_cell", "lane", "place", "reason", "stopped", "who", "why_cell")
+    shortcuts = (("Open", "ended_at_ms__isnull=1"), ("Decided", "ended_at_ms__isnull=0"))
+    about = (
+        "Quarantine stops when over a fifth of the recent sources of a table, of a tenant of a bucket, or of all "
+        "profiles fail alone, cannot be read or are missing: then the store is suspected, not the sources. Nothing "
+        "more is kept out there until somebody decides."
+    )
+    empty_list = "Quarantine was never stopped."
+    orders = (orders.DECIDE,)
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+        return lookup == "ended_at_ms__isnull" or super().lookup_allowed(lookup, value, request)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[IsolationStop]:
+        return with_wall_times(IsolationStop.objects.all())
+
+    def heading(self, row: IsolationStop) -> str:
+        return f"Stop of quarantine of {row.where}"
+
+    def sections(self, row: IsolationStop) -> Sequence[Section]:
+        return [
+            Facts(
+                title="The stop",
+                rows=[
+                    ("State", self.state_cell(row)),
+                    ("Reason", row.reason),
+                    ("Sources that cannot be merged", show.count_text(row.bad_sources)),
+                    ("Sources merged in the same hour", show.count_text(row.merged_sources)),
+                    ("Stopped", show.age(commanded_ms(row, row.at_ms), row.wall_ms)),
+                    ("Command", show.command_link(row.command_index)),
+                    ("Decided by", row.ended_by or show.NOTHING),
+                    ("Why", row.why or show.NOTHING),
+                ],
+            )
+        ]
+
+    @display(description="State")
+    def state_cell(self, row: IsolationStop) -> SafeString:
+        if row.ended_at_ms is None:
+            return show.badge("stopped", "bad", "until somebody decides")
+        return show.badge(row.decision, "quiet", row.get_decision_display())
+
+    @display(description="Stopped")
+    def stopped(self, row: IsolationStop) -> SafeString | str:
+        return show.age(commanded_ms(row, row.at_ms), row.wall_ms)
+
+    @display(description="Decided by")
+    def who(self, row: IsolationStop) -> str:
+        return row.ended_by or show.NOTHING
+
+    @display(description="Why")
+    def why_cell(self, row: IsolationStop) -> str:
+        return row.why

@@ -1,0 +1,1 @@
+"""The schedule over HTTP: the worker protocol, and the actions of operators."""
