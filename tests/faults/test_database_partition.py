@@ -94,7 +94,8 @@ def test_a_slow_database_slows_the_work_and_loses_none_of_it(
     with all_lanes(fault_stack, tmp_path, "slow") as lanes:
         lanes.start()
         with fault_stack.around.database.slow(0.05):
-            lanes.check()
+            lanes.wait_until_swapped(lanes=1)
+        lanes.check()
 
 
 def _push(port: int, secret: str) -> str:
