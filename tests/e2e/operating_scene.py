@@ -110,9 +110,13 @@ class OperatingScene:
         """Give an order over REST."""
         return self.rest.post(address, json={"why": "maintenance", **body})
 
-    def explained(self, name: str) -> str:
-        """Return what the operator's command explains of a name."""
-        return self.stack.manage("explain", name)
+    def previewed_limit(self, kind: str, value: str) -> str:
+        """Return the text of the form that sets a limit, previewed for this scope."""
+        address = "/admin/schedule/limitchange/order/set-limit/"
+        self.admin.get(address)
+        fields = {"name": "running_max", "scope_kind": kind, "scope_value": value, "value": "9", "for_seconds": "3600"}
+        given = {"step": "preview", "why": "maintenance", "csrfmiddlewaretoken": self.admin.cookies["csrftoken"]}
+        return words(self.admin.post(address, data=fields | given).text)
 
     def row_id(self, table: str, **fields: str) -> int:
         """Return the id of the one row with these fields."""
