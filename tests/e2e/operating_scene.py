@@ -35,6 +35,7 @@ LEASE_SECONDS = 2
 SETTLE_SECONDS = 90.0
 DAMAGED = 48
 SEGMENTS = 60
+"""In two jobs: after three failed ones merging would be called broken, and nothing be isolated."""
 BAD_FILE = "day-001/hour-03.parquet"
 BAD_BLOCK = 2
 STUCK_SECONDS = 11 * 60
@@ -147,7 +148,7 @@ class OperatingScene:
         try:
             wait_until(holds, what, SETTLE_SECONDS)
         except AssertionError as error:
-            jobs = self.stack.rows("SELECT lane, tenant, state, failures, last_error_message FROM schedule_job")
+            jobs = self.stack.rows("SELECT name, state, failures, parked_kind FROM schedule_job")
             raise AssertionError(f"{error}\n{jobs}\n{self.control.story()}") from None
 
     def add_segments(self, shard: int, count: int, damaged: int = 0) -> None:
@@ -212,6 +213,7 @@ def play(scene: OperatingScene) -> None:
     """Let everything happen that the tests read about."""
     limit(scene, "lease_seconds", LEASE_SECONDS)
     limit(scene, "failures_max", 1)
+    scene.stack.change("UPDATE profiles_levelpolicy SET blocks_max = ? WHERE level = 0", SEGMENTS // 2)
     fill_bucket(scene)
     fill_tables(scene)
     fill_repository(scene)
@@ -226,7 +228,7 @@ def play(scene: OperatingScene) -> None:
     plan_table_again(scene)
     damage_profiles(scene)
     pause(scene, "")
-    scene.add_segments(2, 20)
+    scene.add_segments(2, SEGMENTS // 2)
     for number in (1, 2):
         writer = scene.processes.start_python(
             f"writer-{number}", "manage.py", "writer", "--instance-id", f"writer-{number}",
@@ -301,10 +303,11 @@ def kill_working_node(scene: OperatingScene) -> None:
 
 def end_table_task(scene: OperatingScene) -> None:
     """Let the one task over all four days end by the damaged file, and keep what is said before it is planned again."""
-    tasks = "SELECT state FROM tables_task ORDER BY id"
+    tasks = "SELECT task.state FROM tables_task task JOIN tables_datasource t ON t.id = task.source_id"
+    own = f"{tasks} WHERE t.name = 'events'"
     scene.run_round(beat.PLAN_TABLES_TASK)
     scene.wait_in_rounds(
-        lambda: scene.stack.rows(tasks) == [("ended",)], "the task has ended", (beat.SETTLE_TABLES_TASK,)
+        lambda: scene.stack.rows(own) == [("ended",)], "the task has ended", (beat.SETTLE_TABLES_TASK,)
     )
     seen, of_table = scene.moments, ("--table", "events", "--tenant", "acme")
     seen.chunk = scene.stack.manage("tables", "explain", *of_table, str(day(3)))
