@@ -231,7 +231,11 @@ def play(scene: OperatingScene) -> None:
     scene.add_segments(2, SEGMENTS // 2)
     for number in (1, 2):
         writer = scene.processes.start_python(
-            f"writer-{number}", "manage.py", "writer", "--instance-id", f"writer-{number}",
+            f"writer-{number}",
+            "manage.py",
+            "writer",
+            "--instance-id",
+            f"writer-{number}",
             environment=scene.stack.environment,
         )
         writer.wait_for_line("writer_ready")
@@ -263,7 +267,7 @@ def fill_bucket(scene: OperatingScene) -> None:
 
 
 def fill_tables(scene: OperatingScene) -> None:
-    """Four days of one tenant, a file of the second damaged after it is registered; a day of a tenant that is paused."""
+    """Four days of ``acme``, a file of the second damaged once it is registered, and a day of the paused tenant."""
     for number in range(4):
         put_hours(scene.events, number, hours=range(6))
     put_hours(scene.logs, 0, hours=range(6))
@@ -329,9 +333,7 @@ def plan_table_again(scene: OperatingScene) -> None:
 def damage_profiles(scene: OperatingScene) -> None:
     """Let isolation run until it stops by itself, and everything else until only what is parked or paused is left."""
     scene.moments.isolated_ms = now_ms()
-    open_jobs = (
-        "SELECT count(*) FROM schedule_job WHERE state IN ('waiting', 'leased') AND tenant <> 'umbrella'"
-    )
+    open_jobs = "SELECT count(*) FROM schedule_job WHERE state IN ('waiting', 'leased') AND tenant <> 'umbrella'"
     compaction = "SELECT ended_because FROM catalog_compaction"
 
     def is_over() -> bool:

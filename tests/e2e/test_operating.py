@@ -83,15 +83,17 @@ def test_the_backlogs_of_tables_and_buckets_are_in_the_progress_report(scene: Op
 
 
 def test_a_table_and_a_bucket_stand_alike_wherever_they_are_shown(scene: OperatingScene) -> None:
-    states = {row["table"]: row["state"] for row in json.loads(scene.stack.manage("tables", "status", "--json"))["tables"]}
+    states = {
+        row["table"]: row["state"] for row in json.loads(scene.stack.manage("tables", "status", "--json"))["tables"]
+    }
     assert states == {"acme/events": "needs somebody"}
 
 
 def test_numbers_of_a_branch_are_the_same_in_the_list_and_on_its_page(scene: OperatingScene) -> None:
-    repository = scene.row_id("catalog_repository", name="lake")
-    listing = scene.page("/admin/catalog/repository/")
-    page = scene.page(f"/admin/catalog/repository/{repository}/change/")
-    assert listing == page
+    branch, repository = scene.row_id("catalog_branch", name="main"), scene.row_id("catalog_repository", name="lake")
+    for shown in ("branch/", f"branch/{branch}/change/", "repository/", f"repository/{repository}/change/"):
+        assert "about 1 " in scene.page(f"/admin/catalog/{shown}"), shown
+    assert "tombstones about 1 " in scene.page(f"/admin/catalog/branch/{branch}/change/").lower()
 
 
 def test_a_dry_run_names_every_parked_job_that_the_page_counts(scene: OperatingScene) -> None:
