@@ -51,11 +51,11 @@ def test_paused_work_is_called_paused_and_not_promised(scene: OperatingScene) ->
     assert {row["clear_words"] for row in report["lanes"] if row["tenant"] == "umbrella"} == {"paused"}
     assert "never at this rate" not in scene.page("/admin/backlog/")
     front = scene.page("/admin/")
-    assert "All that could be done now is paused: 1 job and 1 queue." in front
+    assert "All that could be done now is paused: 2 jobs and 1 queue." in front
     assert "Waiting for a worker" not in front
     standstill = scene.page("/admin/standstill/")
     assert "1 queue, of them 1 held by pauses" in standstill
-    assert "1 job, of them 1 held by pauses" in standstill
+    assert "2 jobs, of them 2 held by pauses" in standstill
 
 
 def test_a_paused_block_is_explained_with_its_job_and_its_pause(scene: OperatingScene) -> None:
@@ -83,10 +83,15 @@ def test_the_backlogs_of_tables_and_buckets_are_in_the_progress_report(scene: Op
 
 
 def test_a_table_and_a_bucket_stand_alike_wherever_they_are_shown(scene: OperatingScene) -> None:
-    states = {
-        row["table"]: row["state"] for row in json.loads(scene.stack.manage("tables", "status", "--json"))["tables"]
-    }
-    assert states == {"acme/events": "needs somebody"}
+    told = json.loads(scene.stack.manage("tables", "status", "--json"))["tables"]
+    assert sorted(row["state"] for row in told) == ["compacting", "needs somebody"]
+    for name, word in (("events", "needs somebody"), ("logs", "compacting")):
+        table = scene.row_id("tables_datasource", name=name)
+        for address in ("/admin/", "/admin/tables/datasource/", f"/admin/tables/datasource/{table}/change/"):
+            assert word in scene.page(address), address
+    bucket = scene.row_id("tsdb_bucket", name="metrics")
+    assert "State compacting" in scene.page(f"/admin/tsdb/bucket/{bucket}/change/")
+    assert "ago compacting" in scene.page("/admin/tsdb/bucket/")
 
 
 def test_numbers_of_a_branch_are_the_same_in_the_list_and_on_its_page(scene: OperatingScene) -> None:
@@ -135,7 +140,7 @@ def test_a_compaction_of_a_branch_that_failed_is_noticed_and_listed(scene: Opera
     assert job in scene.page("/admin/progress/parkedjob/")
     [parked] = [one for one in scene.blockers() if one["code"] == "parked"]
     assert parked["text"] in scene.page("/admin/standstill/")
-    assert "parked; keeps" in scene.page("/admin/")
+    assert "jobs parked; keep" in scene.page("/admin/")
     assert "compactions fail" in scene.page("/admin/catalog/repository/")
 
 
@@ -150,8 +155,8 @@ def test_a_store_that_damages_most_blocks_stops_the_quarantine(scene: OperatingS
 
 def test_what_deleting_a_tenants_data_leaves_is_named_before(scene: OperatingScene) -> None:
     told = scene.stack.manage("delete_data", "acme", "--dry-run")
-    assert "acme/events" in told
-    assert "acme/lake" in told
+    assert "events" in told
+    assert "repository of the catalog (lake)" in told
 
 
 def test_what_another_writer_moves_is_explained(scene: OperatingScene) -> None:
