@@ -70,11 +70,14 @@ import django, json, sys
 django.setup()
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from tasks import beat
+from tasks.lanes.catalog.manifest import SENSE_BRANCHES_TASK
+from tasks.lanes.profiles.manifest import DELETE_OBJECTS_TASK, RECOVER_LETTERS_TASK
+from tasks.lanes.tsdb.manifest import PLAN_INTERVALS_TASK, SCAN_BUCKETS_TASK, WRITE_OUTBOXES_TASK
 from webadmin.base.access.services import issue_worker_credential
 from webadmin.schedule.models import Limits
 from webadmin.lanes.profiles.level_models import LevelPolicy
-often = (beat.DELETE_OBJECTS_TASK, beat.RECOVER_LETTERS_TASK, beat.SCAN_BUCKETS_TASK, beat.PLAN_INTERVALS_TASK,
-         beat.WRITE_OUTBOXES_TASK, beat.SENSE_BRANCHES_TASK)
+often = (DELETE_OBJECTS_TASK, RECOVER_LETTERS_TASK, SCAN_BUCKETS_TASK, PLAN_INTERVALS_TASK, WRITE_OUTBOXES_TASK,
+         SENSE_BRANCHES_TASK)
 for job in beat.PERIODIC_JOBS:
     seconds = 1 if job.task in often else 5
     interval, _ = IntervalSchedule.objects.get_or_create(every=seconds, period=IntervalSchedule.SECONDS)

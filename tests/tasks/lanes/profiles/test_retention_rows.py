@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from django_celery_beat.models import PeriodicTask
 
-from tasks.beat import PERIODIC_JOBS, RETENTION_TASK, app
+from tasks.beat import PERIODIC_JOBS, app
 from tasks.control.schedule import OperatorScheduler
+from tasks.lanes.profiles.manifest import RETENTION_TASK
 
 
 @pytest.mark.row("C14")

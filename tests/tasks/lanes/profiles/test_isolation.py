@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from engine.protocol.messages import FailureReason
-from tasks.beat import ISOLATE_TASK, app
-from tasks.control.isolation import isolate_bad_blocks
+from tasks.beat import app
+from tasks.lanes.profiles.isolation import isolate_bad_blocks
+from tasks.lanes.profiles.manifest import ISOLATE_TASK
 from tests.webadmin.service import Service
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.quarantine_models import Quarantine

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import structlog
 
-from tasks.beat import RETENTION_TASK, REWRITE_TASK, app
+from tasks.beat import app
+from tasks.lanes.profiles.manifest import RETENTION_TASK, REWRITE_TASK
 
 log = structlog.get_logger(__name__)
 

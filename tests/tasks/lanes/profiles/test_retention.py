@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tasks.beat import PERIODIC_JOBS, RETENTION_TASK, REWRITE_TASK, app
-from tasks.control.retention import apply_retention, rewrite_masked
+from tasks.beat import PERIODIC_JOBS, app
+from tasks.lanes.profiles.manifest import RETENTION_TASK, REWRITE_TASK
+from tasks.lanes.profiles.retention import apply_retention, rewrite_masked
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import Service
 from webadmin.base.access.models import AuditEntry

@@ -6,7 +6,8 @@ from dataclasses import asdict
 
 import structlog
 
-from tasks.beat import COLLECT_CATALOGS_TASK, SENSE_BRANCHES_TASK, app
+from tasks.beat import app
+from tasks.lanes.catalog.manifest import COLLECT_CATALOGS_TASK, SENSE_BRANCHES_TASK
 
 log = structlog.get_logger(__name__)
 

@@ -18,8 +18,8 @@ from engine.formats.profile_block.model import IndexedSeries
 from engine.lanes.profiles.jobs import ProfileMergeSpec
 from engine.storage import ObjectStore
 from spark.errors import SparkJobFailed
+from spark.lanes.profiles.work_items import Unit
 from spark.remote_errors import error_from_bytes, error_to_bytes
-from spark.work_items import Unit
 
 RESULT_DDL = (
     "job string, output int, dataset int, part int, parts int, about binary, error binary, "

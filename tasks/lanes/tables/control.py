@@ -6,8 +6,9 @@ from dataclasses import asdict
 
 import structlog
 
-from tasks.beat import CLEAN_TABLES_TASK, PLAN_TABLES_TASK, PUBLISH_TABLES_TASK, SETTLE_TABLES_TASK, app
+from tasks.beat import app
 from tasks.control.object_store import object_store
+from tasks.lanes.tables.manifest import CLEAN_TABLES_TASK, PLAN_TABLES_TASK, PUBLISH_TABLES_TASK, SETTLE_TABLES_TASK
 
 log = structlog.get_logger(__name__)
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from engine.formats.profile_block.container.object_names import block_key
 from engine.storage import open_store
-from tasks.beat import PERIODIC_JOBS, SWEEP_ORPHANS_TASK, SWEEP_TASK, app
-from tasks.control.sweeps import sweep_leftovers, sweep_orphans
+from tasks.beat import PERIODIC_JOBS, app
+from tasks.lanes.profiles.manifest import SWEEP_ORPHANS_TASK, SWEEP_TASK
+from tasks.lanes.profiles.sweeps import sweep_leftovers, sweep_orphans
 from tests.block_factory import ulid
 from tests.webadmin.service import Service
 from webadmin.lanes.profiles.models import SweptTotal

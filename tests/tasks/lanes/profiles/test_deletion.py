@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from engine.storage import ObjectStore, open_store
-from tasks.beat import DELETE_OBJECTS_TASK, app
-from tasks.control.deletion import delete_tombstoned_objects
+from tasks.beat import app
+from tasks.lanes.profiles.deletion import delete_tombstoned_objects
+from tasks.lanes.profiles.manifest import DELETE_OBJECTS_TASK
 from tests.webadmin.service import Service
 from webadmin.lanes.profiles.models import Block, Tombstone
 from webadmin.lanes.profiles.states import BlockState

@@ -7,16 +7,16 @@ from dataclasses import asdict
 import structlog
 from django.conf import settings
 
-from tasks.beat import (
+from tasks.beat import app
+from tasks.control.object_store import object_store
+from tasks.control.task_lock import task_lock
+from tasks.lanes.tsdb.manifest import (
     CLEAN_BUCKETS_TASK,
     PLAN_INTERVALS_TASK,
     SCAN_BUCKETS_TASK,
     VERIFY_SOURCES_TASK,
     WRITE_OUTBOXES_TASK,
-    app,
 )
-from tasks.control.object_store import object_store
-from tasks.control.task_lock import task_lock
 
 log = structlog.get_logger(__name__)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import structlog
 from django.conf import settings
 
-from tasks.beat import DELETE_OBJECTS_TASK, app
+from tasks.beat import app
 from tasks.control.object_store import object_store
+from tasks.lanes.profiles.manifest import DELETE_OBJECTS_TASK
 
 log = structlog.get_logger(__name__)
 

@@ -1,4 +1,4 @@
-"""Sweeps: leftovers, orphans, history, queues after policy changes, and the log position."""
+"""Sweeps of leftovers and orphans, and queues after policy changes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import asdict
 import structlog
 from django.conf import settings
 
-from tasks.beat import SETTLE_QUEUES_TASK, SWEEP_ORPHANS_TASK, SWEEP_TASK, TRIM_TASK, WRITE_POSITION_TASK, app
+from tasks.beat import app
 from tasks.control.object_store import object_store
+from tasks.lanes.profiles.manifest import SETTLE_QUEUES_TASK, SWEEP_ORPHANS_TASK, SWEEP_TASK
 
 log = structlog.get_logger(__name__)
 
@@ -45,31 +46,9 @@ def sweep_orphans() -> None:
     log.info("orphans_swept", swept=len(outcome.swept), kept=len(outcome.kept))
 
 
-@app.task(name=TRIM_TASK)
-def trim_history() -> None:
-    """Delete entries of the log and attempts that are older than HISTORY_DAYS."""
-    from webadmin.progress.services.trim_history import trim_history as trim
-
-    report = asdict(trim(keep_days=settings.HISTORY_DAYS))
-    if any(report.values()):
-        log.info("history_trimmed", **report)
-
-
 @app.task(name=SETTLE_QUEUES_TASK)
 def settle_queues() -> None:
     """Re-evaluate queues whose policy was changed while polls were running."""
     from webadmin.lanes.profiles.services.change_level_policy import settle_after_changes
 
     settle_after_changes()
-
-
-@app.task(name=WRITE_POSITION_TASK)
-def write_log_position() -> None:
-    """Write the position of the command log to the bucket; log an error if the stored one is ahead of it."""
-    from webadmin.schedule.errors import LogBehind
-    from webadmin.schedule.services.guard_deletions import allow_deletions
-
-    try:
-        allow_deletions(store=object_store(settings.OBJECT_STORE_URL))
-    except LogBehind as error:
-        log.error("deletions_refused", reason=str(error))

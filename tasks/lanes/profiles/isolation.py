@@ -5,8 +5,9 @@ from __future__ import annotations
 import structlog
 from django.conf import settings
 
-from tasks.beat import ISOLATE_TASK, app
+from tasks.beat import app
 from tasks.control.object_store import object_store
+from tasks.lanes.profiles.manifest import ISOLATE_TASK
 
 log = structlog.get_logger(__name__)
 

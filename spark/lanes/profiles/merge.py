@@ -26,7 +26,7 @@ from engine.protocol.messages import Progress
 from engine.storage import ObjectStore, cached_store, open_store
 from spark.frames import run_work_items
 from spark.job_groups import SMALL_JOB_BYTES, JobGroups, cancelled_error, grouped
-from spark.outcomes import (
+from spark.lanes.profiles.outcomes import (
     RESULT_DDL,
     Answers,
     answers_by_job,
@@ -36,8 +36,8 @@ from spark.outcomes import (
     merged_row,
     scratch_prefix,
 )
+from spark.lanes.profiles.work_items import Unit, WorkItem, make_work_items, work_item_table
 from spark.tags import interrupt
-from spark.work_items import Unit, WorkItem, make_work_items, work_item_table
 
 INLINE_BYTES = 128 << 20
 """Maximum of section bytes that all units of one Spark job together send to the driver in their rows."""
