@@ -94,7 +94,7 @@ import django, json
 django.setup()
 from django.test import RequestFactory
 from webadmin.console.pages import front_page
-print(json.dumps([notice.text for notice, _ in front_page(RequestFactory().get("/admin/"), {})["notices"]]))
+print(json.dumps([notice.text for notice in front_page(RequestFactory().get("/admin/"), {})["notices"]]))
 """
 
 

@@ -5,10 +5,9 @@ Stores that overlap delete each other's objects: each treats unknown objects as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from django.apps import apps
 from django.conf import settings
 
 from engine.storage import StorageError, is_local, open_store
@@ -45,17 +44,22 @@ class UsedStore:
         return self.place.overlaps(other.place) and not (self.may_hold(other) or other.may_hold(self))
 
 
+_registered: list[Callable[[], Iterable[UsedStore]]] = []
+
+
+def register_stores(stores: Callable[[], Iterable[UsedStore]]) -> None:
+    """Register a function that returns stores of a lane."""
+    _registered.append(stores)
+
+
 def used_stores() -> Iterator[UsedStore]:
-    """Yield the stores of the settings, the buckets of blocks and the tables; catalogs are within the object store."""
+    """Yield the stores of the settings, and those of lanes that are outside of the object store."""
     yield UsedStore(name=OBJECTS, url=settings.OBJECT_STORE_URL, place=locate_store(settings.OBJECT_STORE_URL))
     yield UsedStore(
         name=TABLES, url=settings.TABLES_URL, place=locate_store(settings.TABLES_URL), is_root_of_tables=True
     )
-    for name, url in apps.get_model("tsdb", "Bucket").objects.order_by("id").values_list("name", "url"):
-        yield UsedStore(name=f"bucket {name}", url=url, place=locate_store(url))
-    tables = apps.get_model("tables", "DataSource").objects.order_by("id")
-    for tenant, name, url in tables.values_list("tenant", "name", "url"):
-        yield UsedStore(name=f"table {tenant}/{name}", url=url, place=locate_store(url), tenant=tenant, is_table=True)
+    for stores in _registered:
+        yield from stores()
 
 
 def conflict_of_new_store(url: str, *, is_table: bool) -> UsedStore | None:
