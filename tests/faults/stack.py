@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -79,7 +79,7 @@ from webadmin.lanes.profiles.level_models import LevelPolicy
 often = (DELETE_OBJECTS_TASK, RECOVER_LETTERS_TASK, SCAN_BUCKETS_TASK, PLAN_INTERVALS_TASK, WRITE_OUTBOXES_TASK,
          SENSE_BRANCHES_TASK)
 for job in beat.PERIODIC_JOBS:
-    seconds = 1 if job.task in often else 5
+    seconds = min(job.every_seconds, 1 if job.task in often else 5)
     interval, _ = IntervalSchedule.objects.get_or_create(every=seconds, period=IntervalSchedule.SECONDS)
     PeriodicTask.objects.create(name=job.name, task=job.task, interval=interval)
 Limits.objects.update(lease_seconds=int(sys.argv[1]), cleanup_delay_seconds=0, failures_max=0)
@@ -110,9 +110,9 @@ class Surroundings:
 
 
 class FaultStack:
-    """One installation. ``service`` is the proxy of the web processes."""
+    """One installation. ``service`` is the proxy of the web processes, ``settings`` are variables of every process."""
 
-    def __init__(self, home: Path, around: Surroundings) -> None:
+    def __init__(self, home: Path, around: Surroundings, settings: Mapping[str, str] | None = None) -> None:
         self.around = around
         self.store: ObjectStore = open_store(around.store_url)
         self.ports = (free_port(), free_port())
@@ -123,7 +123,9 @@ class FaultStack:
         self._home = home
         self.clocks = {name: WallClock(home / "clocks" / name) for name in (WEBS[1], NODES[1], CONTROLS[1])}
         self.scratch_disk = Disk(home / "disk", home / "nodes")
+        self._settings = dict(settings or {})
         self._environment = {
+            **self._settings,
             "DATABASE_URL": f"postgresql://postgres@127.0.0.1:{around.database.port}/postgres?sslmode=disable",
             "DATABASE_STATEMENT_SECONDS": str(STATEMENT_SECONDS),
             "LITHIFY_HOME": str(home),
@@ -400,6 +402,7 @@ class FaultStack:
 
     def _node(self, node: Program, name: str) -> Program:
         own = {
+            **self._settings,
             "SERVICE_URL": self.service.url,
             "NODE_NAME": name,
             "NODE_CAPACITY": "2",
