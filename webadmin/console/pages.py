@@ -48,12 +48,12 @@ def front_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "refresh_seconds": REFRESH_SECONDS,
         "notices": verdict(_standing(overview), found),
         "tiles": [*(tile for lane in found for tile in lane.tiles), *_tiles(overview)],
-        "tables": [
+        "sections": [
             *(section for lane in found for section in lane.sections),
             _jobs(overview.jobs),
             *([_workers(overview)] if is_for_all else []),
         ],
-        "wide_tables": [
+        "wide_sections": [
             *(section for lane in found for section in lane.wide_sections),
             *([_commands(overview)] if is_for_all else []),
         ],
