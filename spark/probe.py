@@ -15,23 +15,21 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from engine.core.kernels import implementation_of
 from engine.core.version import VERSION
 from engine.settings.lanes import listed_lanes
 from spark.errors import ExecutorsDiffer
 from spark.frames import run_work_items
 from spark.lanes.manifest import spark_lanes
 
-KERNEL_MODULES = (
-    *(
-        "engine.formats.profile_block.series.series_index",
-        "engine.formats.profile_block.symbols.symbols",
-        "engine.formats.pprof.pprof",
-    ),
-    *("engine.formats.prometheus.index.postings_lists", "engine.formats.prometheus.index.series_entries"),
-    *("engine.formats.prometheus.index.symbol_merge", "engine.formats.prometheus.index.symbol_positions"),
-    *("engine.formats.prometheus.chunks.xor", "engine.formats.ranges.entry_blocks"),
+KERNELS = (
+    *("engine.formats.profile_block.series._series_index", "engine.formats.profile_block.symbols._symbols"),
+    *("engine.formats.pprof._pprof", "engine.formats.prometheus.chunks._xor"),
+    *("engine.formats.prometheus.index._postings_lists", "engine.formats.prometheus.index._series_entries"),
+    *("engine.formats.prometheus.index._symbol_merge", "engine.formats.prometheus.index._symbol_positions"),
+    "engine.formats.ranges._entry_blocks",
 )
-"""Modules that select the compiled kernel or its twin, beside those of lanes."""
+"""Kernels of formats, beside those of lanes."""
 PACKAGES = ("pyarrow", "numpy", "zstandard", "google.protobuf")
 DISTRIBUTIONS = ("datasketches",)
 """Packages without ``__version__``."""
@@ -82,7 +80,7 @@ def known_answers(lanes: Sequence[str]) -> dict[str, str]:
         "python": lambda: ".".join(platform.python_version_tuple()[:2]),
         **{package: partial(_version, package) for package in PACKAGES},
         **{name: partial(importlib.metadata.version, name) for name in DISTRIBUTIONS},
-        **{f"kernel {module}": partial(_implementation, module) for module in (*KERNEL_MODULES, *kernels)},
+        **{f"kernel {kernel}": partial(implementation_of, kernel) for kernel in (*KERNELS, *kernels)},
         "crc32c": _crc32c,
         "series index": _series_index,
     }
@@ -123,10 +121,6 @@ def _check_expected_values(answers: dict[str, str], lanes: Sequence[str]) -> Non
 
 def _version(package: str) -> str:
     return str(importlib.import_module(package).__version__)
-
-
-def _implementation(module: str) -> str:
-    return str(importlib.import_module(module).IMPLEMENTATION)
 
 
 def _crc32c() -> str:

@@ -36,7 +36,7 @@ class SparkManifest:
 
     ``merge`` runs jobs and returns a result (with ``to_json``) or the error by job name, with the bytes of the engine's
     merge. ``store_url`` returns where the data of a job lies, None: in the object store of the installation.
-    ``kernels`` are modules of the engine that select a compiled kernel or its twin. ``known_answers`` computes, by
+    ``kernels`` are the compiled kernels of its merge. ``known_answers`` computes, by
     question, what must be equal on every machine; ``expected`` are independently known answers.
     """
 

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.faults.stack import FaultStack
-from tests.faults.surroundings import surroundings
+from tests.faults.postgresql import running_postgresql
+from tests.faults.stack import FaultStack, running_stack
 from tests.object_stores import S3Server, s3_credentials, s3_server, s3_store
 
 __all__ = ["s3_credentials", "s3_server", "s3_store"]
@@ -51,9 +51,8 @@ def fault_stack(
 ) -> FaultStack:
     """Return the stack on PostgreSQL and S3, which the hook above stops. Each test must leave it settled."""
     with ExitStack() as parts:
-        around = parts.enter_context(surroundings(s3_server))
-        stack = FaultStack(tmp_path_factory.mktemp("faults"), around)
-        parts.callback(stack.stop)
-        stack.start()
+        postgresql = parts.enter_context(running_postgresql())
+        home = tmp_path_factory.mktemp("faults")
+        stack = parts.enter_context(running_stack(s3_server, postgresql, postgresql.socket_file, home))
         pytestconfig.stash[STACK] = parts.pop_all()
         return stack

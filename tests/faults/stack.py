@@ -34,12 +34,13 @@ from engine.formats.profile_block.container.object_names import parse_block_key
 from engine.formats.profile_block.model import BlockMeta
 from engine.formats.proto import block_list_pb2
 from engine.storage import ObjectStore, open_store
-from tests.faults.database_proxy import DatabaseProxy, Statement
-from tests.faults.http_proxy import HttpProxy
-from tests.faults.postgresql import PostgresqlServer
+from tests.faults.database_proxy import DatabaseProxy, Statement, database_proxy
+from tests.faults.http_proxy import HttpProxy, http_proxy
+from tests.faults.postgresql import PostgresqlServer, StandbyServer
 from tests.faults.preloaded import Disk, WallClock, environments
 from tests.faults.samples import Sample, samples_in
 from tests.faults.traps import Moment, Trap
+from tests.object_stores import S3Server
 from tests.processes import ROOT, answers_http, free_port, wait_until
 from tests.segments import make_segment, put_segment
 from webadmin.embedded import stack as shipped
@@ -72,12 +73,13 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from tasks import beat
 from tasks.lanes.catalog.manifest import SENSE_BRANCHES_TASK
 from tasks.lanes.profiles.manifest import DELETE_OBJECTS_TASK, RECOVER_LETTERS_TASK
+from tasks.lanes.tables.manifest import PLAN_TABLES_TASK, PUBLISH_TABLES_TASK
 from tasks.lanes.tsdb.manifest import PLAN_INTERVALS_TASK, SCAN_BUCKETS_TASK, WRITE_OUTBOXES_TASK
 from webadmin.base.access.services import issue_worker_credential
 from webadmin.schedule.models import Limits
 from webadmin.lanes.profiles.level_models import LevelPolicy
 often = (DELETE_OBJECTS_TASK, RECOVER_LETTERS_TASK, SCAN_BUCKETS_TASK, PLAN_INTERVALS_TASK, WRITE_OUTBOXES_TASK,
-         SENSE_BRANCHES_TASK)
+         SENSE_BRANCHES_TASK, PLAN_TABLES_TASK, PUBLISH_TABLES_TASK)
 for job in beat.PERIODIC_JOBS:
     seconds = min(job.every_seconds, 1 if job.task in often else 5)
     interval, _ = IntervalSchedule.objects.get_or_create(every=seconds, period=IntervalSchedule.SECONDS)
@@ -102,7 +104,7 @@ print(json.dumps([notice.text for notice in front_page(RequestFactory().get("/ad
 class Surroundings:
     """Services of the stack: ``store_url`` is the bucket, ``proxied_store_url`` the bucket through its proxy."""
 
-    postgresql: PostgresqlServer
+    postgresql: PostgresqlServer | StandbyServer
     database: DatabaseProxy
     store: HttpProxy
     store_url: str
@@ -411,6 +413,32 @@ class FaultStack:
             **environments(self.scratch_disk, *(self.clocks[name],) if name in self.clocks else ()),
         }
         return replace(node, name=name, environment={**node.environment, **own})
+
+
+@contextmanager
+def running_stack(
+    server: S3Server,
+    postgresql: PostgresqlServer | StandbyServer,
+    socket_file: str,
+    home: Path,
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[FaultStack]:
+    """Run a stack in a new bucket; it reaches the database at ``socket_file`` and the bucket through proxies."""
+    with http_proxy(server.endpoint) as store, database_proxy(socket_file) as database:
+        bucket = server.new_bucket()
+        around = Surroundings(
+            postgresql=postgresql,
+            database=database,
+            store=store,
+            store_url=server.store_url(bucket, OBJECTS_PREFIX),
+            proxied_store_url=S3Server(store.url).store_url(bucket, OBJECTS_PREFIX),
+        )
+        stack = FaultStack(home, around, settings)
+        try:
+            stack.start()
+            yield stack
+        finally:
+            stack.stop()
 
 
 def _ports_of(pid: int) -> set[int]:

@@ -12,7 +12,7 @@ from django.utils import timezone
 from engine.schedule.model import JobState
 from engine.schedule.pauses import PausedScope
 from webadmin.adminkit import formatting as show
-from webadmin.adminkit.overview import Tile
+from webadmin.adminkit.overview import LaneOverview, Tile
 from webadmin.adminkit.sections import Table
 from webadmin.base.access.confinement import confined_tenants
 from webadmin.base.access.queries import expiring_credential_count
@@ -46,7 +46,7 @@ def front_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "title": "Overview",
         "frame": "console/bare.html" if is_refresh else "admin/base_site.html",
         "refresh_seconds": REFRESH_SECONDS,
-        "notices": verdict(_standing(overview), found),
+        "notices": verdict(_standing(overview, found), found),
         "tiles": [*(tile for lane in found for tile in lane.tiles), *_tiles(overview)],
         "sections": [
             *(section for lane in found for section in lane.sections),
@@ -61,14 +61,13 @@ def front_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _standing(overview: ScheduleOverview) -> Standing:
+def _standing(overview: ScheduleOverview, found: Sequence[LaneOverview]) -> Standing:
     jobs = overview.jobs
     scopes = paused_scopes(overview.now_ms)
-    queues = count_queues(overview.now_ms, scopes)
     failing = Instance.objects.filter(left_at_ms=None).exclude(store_error="")
     store_errors = list(failing.values_list("store_error", flat=True)) if confined_tenants() is None else []
     return Standing(
-        ready_queues=queues.ready,
+        ready_queues=sum(lane.ready_queues for lane in found),
         running_jobs=jobs.leased,
         waiting_jobs=jobs.waiting,
         expired_jobs=jobs.expired,
@@ -80,7 +79,7 @@ def _standing(overview: ScheduleOverview) -> Standing:
         known_workers=overview.known_worker_count,
         broken_builds=[str(breakage) for breakage in merging_is_broken(overview.now_ms)],
         paused=_paused(scopes),
-        paused_queues=queues.paused,
+        paused_queues=count_queues(overview.now_ms, scopes).paused if scopes else 0,
         paused_jobs=Job.objects.filter(held_jobs(scopes), state=JobState.WAITING).count() if scopes else 0,
         isolation_stop=stops_in_words(),
         failing_jobs=failing_jobs(),

@@ -16,4 +16,4 @@ def _merge(session: SparkSession, specs: Sequence[ProfileMergeSpec], batch: Batc
     return merge.run(session, specs, batch.store_url, **batch.options())
 
 
-MANIFEST = SparkManifest(name=KIND, merge=_merge, kernels=("engine.lanes.profiles.merge.dataset_merge",))
+MANIFEST = SparkManifest(name=KIND, merge=_merge, kernels=("engine.lanes.profiles.merge._dataset_merge",))

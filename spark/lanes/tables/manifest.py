@@ -54,7 +54,7 @@ MANIFEST = SparkManifest(
     name=KIND,
     merge=_merge,
     store_url=lambda spec: spec.url,
-    kernels=("engine.lanes.tables.merge.row_hashes", "engine.lanes.tables.merge.row_order"),
+    kernels=("engine.lanes.tables.merge._row_hashes", "engine.lanes.tables.merge._row_order"),
     known_answers=_known_answers,
     expected={ROWS: "1 a, 2 None, 3 b, 3 c"},
 )

@@ -65,7 +65,7 @@ MANIFEST = SparkManifest(
     name=KIND,
     merge=_merge,
     store_url=lambda spec: spec.bucket_url,
-    kernels=("engine.lanes.tsdb.merge.series_hashes", "engine.lanes.tsdb.merge.series_merge"),
+    kernels=("engine.lanes.tsdb.merge._series_hashes", "engine.lanes.tsdb.merge._series_merge"),
     known_answers=_known_answers,
     expected={SAMPLES: "up 1000=1.0 1015=2.0 1030=4.0"},
 )

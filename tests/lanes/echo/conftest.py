@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from engine.settings.lanes import SHIPPED_LANES
-from tests.faults.stack import FaultStack
-from tests.faults.surroundings import surroundings
+from tests.faults.postgresql import running_postgresql
+from tests.faults.stack import FaultStack, running_stack
 from tests.migrated import migrate
 from tests.object_stores import S3Server, s3_credentials, s3_server
 
@@ -38,13 +37,11 @@ def with_echo(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def echo_stack(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultStack]:
     """The installation. Lanes are a setting of its processes only."""
-    with ExitStack() as parts:
-        around = parts.enter_context(surroundings(s3_server))
+    with running_postgresql() as postgresql:
         with pytest.MonkeyPatch.context() as patch:
             for name, value in LANES.items():
                 patch.setenv(name, value)
-            migrate(around.postgresql.url)
-        stack = FaultStack(tmp_path_factory.mktemp("echo"), around, LANES)
-        parts.callback(stack.stop)
-        stack.start()
-        yield stack
+            migrate(postgresql.url)
+        home = tmp_path_factory.mktemp("echo")
+        with running_stack(s3_server, postgresql, postgresql.socket_file, home, LANES) as stack:
+            yield stack

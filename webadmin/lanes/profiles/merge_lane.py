@@ -23,16 +23,16 @@ from webadmin.adminkit.overview import LaneOverview
 from webadmin.adminkit.sections import Section
 from webadmin.base.database.dialect import among, ask, ask_rows, together
 from webadmin.lanes.profiles.admin import block_page
+from webadmin.lanes.profiles.admin.overview import profiles_overview
 from webadmin.lanes.profiles.errors import BlockRefused
 from webadmin.lanes.profiles.explain import explain_blocks, explain_letters
 from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
-from webadmin.lanes.profiles.log_flow import ProfileFlow
 from webadmin.lanes.profiles.lone_blocks import lone_blocks, release_since
 from webadmin.lanes.profiles.masks import HIDING, JobMasks, job_masks
 from webadmin.lanes.profiles.models import AcceptedId, Block
 from webadmin.lanes.profiles.operator_queries import queued_blocks
-from webadmin.lanes.profiles.overview import profiles_overview
 from webadmin.lanes.profiles.planning.lane_write import ProfilesWrite
+from webadmin.lanes.profiles.planning.log_flow import ProfileFlow
 from webadmin.lanes.profiles.planning.poll_planning import READY_AT, ProfilePlans, read_plans
 from webadmin.lanes.profiles.registration import BlockRegistration, check_registration
 from webadmin.lanes.profiles.samples import profile_samples

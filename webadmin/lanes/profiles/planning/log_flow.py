@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, cast
 
 from django.db.models import Count, F, Sum
 
@@ -16,16 +16,33 @@ from webadmin.lanes.profiles.models import Block
 from webadmin.schedule.lane_flow import CountedSource, LaneFlow
 from webadmin.schedule.models import Command, Job
 
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
+
 ADDING = (Command.Kind.ADD_BLOCKS, Command.Kind.IMPORT_BLOCKS)
 DROPPING = ("retention", "drop_deleted", "repair_index")
 """Actions that remove blocks from the index unmerged."""
 NEEDED = ("tenant", "shard", "level", "size")
 
 
+class SpecColumns(TypedDict):
+    """Columns from the specification of a job."""
+
+    moved_sources: Any
+    rewrites: Any
+
+
+if TYPE_CHECKING:
+    _SpecJob = WithAnnotations[Job, SpecColumns]
+
+
 class ProfileFlow(LaneFlow):
     """Blocks are counted by the tenant, shard and level in the index; final ones are in no backlog."""
 
-    annotations: Mapping[str, Any] = {"moved_sources": F("spec__source_shards"), "rewrites": F("spec__is_rewrite")}
+    annotations: ClassVar[Mapping[str, Any]] = {
+        "moved_sources": F("spec__source_shards"),
+        "rewrites": F("spec__is_rewrite"),
+    }
 
     def arrived(self, command: Command) -> Iterator[CountedSource]:
         if command.kind not in ADDING:
@@ -51,14 +68,14 @@ class ProfileFlow(LaneFlow):
     def drained(self, job: Job) -> Mapping[int, tuple[int, int]]:
         if job.level >= COMPACTION_LEVEL_MAX:
             return {}
-        if not job.moved_sources:
+        if not cast("_SpecJob", job).moved_sources:
             return super().drained(job)
         replaced = Block.objects.filter(owner_job_id=job.pk, removed_command_index=job.finished_command_index)
         sums = replaced.order_by().values("shard").annotate(blocks=Count("id"), bytes=Sum("size_bytes"))
         return {row["shard"]: (row["blocks"], row["bytes"]) for row in sums}
 
     def results(self, job: Job) -> Iterable[CountedSource]:
-        level = job.level if job.rewrites else job.level + 1
+        level = job.level if cast("_SpecJob", job).rewrites else job.level + 1
         for block in (job.result or {}).get("blocks", []):
             try:
                 key = parse_block_key(block["key"])

@@ -10,6 +10,8 @@ from django.utils.safestring import SafeString
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.overview import LaneOverview, Tile
 from webadmin.adminkit.sections import Notice, Table
+from webadmin.base.access.confinement import confined_tenants
+from webadmin.base.database import dialect
 from webadmin.lanes.profiles.admin import queue_words
 from webadmin.lanes.profiles.deletion_queries import late_requests
 from webadmin.lanes.profiles.level_models import LevelQueue
@@ -23,10 +25,12 @@ from webadmin.lanes.profiles.operator_queries import (
     next_queues,
 )
 from webadmin.lanes.profiles.quarantine_models import Quarantine
+from webadmin.lanes.profiles.services.count_happenings import RECOVERED, last_counted_ms
 from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.admin import job_page
 
 OLD_TOTALS_SECONDS = 15
+RECOVERY_SHOWN_MS = 3_600_000
 
 
 def profiles_overview(now_ms: int) -> LaneOverview:
@@ -39,6 +43,7 @@ def profiles_overview(now_ms: int) -> LaneOverview:
         sections=[_levels(totals), _queues(queues, now_ms)],
         wide_sections=[_first_queues(now_ms)],
         ahead=_filling(queues, now_ms),
+        ready_queues=sum(queue.ready_count for queue in queues),
         holds=f"{show.counted(block_count, 'block')} of profiles" if block_count else "",
     )
 
@@ -57,6 +62,10 @@ def _notices(totals: IndexTotals, now_ms: int) -> Iterator[Notice]:
         waits = "waits" if totals.waiting_letters == 1 else "wait"
         text = f"{show.counted(totals.waiting_letters, 'dead letter')} {waits}: written, and not in the index yet."
         yield Notice(tone="warn", text=text, address=show.list_address(DeadLetter, state="waiting"))
+    if (at_ms := _letters_recovered_ms()) is not None:
+        ago = show.duration_text(max(dialect.clock_ms() - at_ms, 1000))
+        text = f"Dead letters recovered {ago} ago: pushes that writers acknowledged without the index are in it now."
+        yield Notice(tone="quiet", text=text)
     if unknown := LineageMark.objects.values_list("unknown_segments", flat=True).first():
         text = (
             f"{show.counted(unknown, 'segment')} in the bucket not in the index: run fsck --repair; they are never "
@@ -66,6 +75,12 @@ def _notices(totals: IndexTotals, now_ms: int) -> Iterator[Notice]:
     if totals.failing_deletions:
         text = f"{show.counted(totals.failing_deletions, 'object')} not deleted when the store was asked; tried again."
         yield Notice(tone="warn", text=text, address=show.list_address(Tombstone, state="failing"))
+
+
+def _letters_recovered_ms() -> int | None:
+    """Return when dead letters were recovered, None if that is no news; they are of all tenants."""
+    at_ms = last_counted_ms(RECOVERED) if confined_tenants() is None else None
+    return at_ms if at_ms and at_ms > dialect.clock_ms() - RECOVERY_SHOWN_MS else None
 
 
 def _filling(queues: Sequence[LevelQueues], now_ms: int) -> str:
