@@ -75,7 +75,7 @@ def check_visible(settings: SparkSettings, store_url: str) -> None:
     if not settings.runs_here and is_local(store_url):
         raise BadSparkSetting(
             f"the executors of {settings.remote or settings.master} cannot see the folder {store_url!r} of this "
-            "machine: use an S3 bucket (for profiles: OBJECT_STORE_URL), or set SPARK_MASTER to local[*]"
+            "machine: use S3 (OBJECT_STORE_URL, or the URL of the data), or set SPARK_MASTER to local[*]"
         )
 
 

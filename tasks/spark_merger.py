@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -11,20 +12,17 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from engine.core.thread_priority import lower_thread_priority
-from engine.lanes.catalog.jobs import CatalogCompactSpec
-from engine.lanes.profiles.jobs import ProfileMergeSpec
-from engine.lanes.tables.jobs import TableMergeSpec
-from engine.lanes.tsdb.jobs import TsdbMergeSpec
+from engine.lanes.manifest import JobSpec
 from engine.protocol.messages import Progress
 from spark.errors import BadSparkSetting, SparkJobFailed
-from spark.jobs import catalog_compact, profile_merge, table_merge, tsdb_merge
+from spark.lanes.manifest import Batch, SparkManifest, spark_lanes
 from spark.probe import probe
 from spark.session import check_visible, make_session
 from spark.settings import SparkSettings
+from spark.tags import interrupt
 from tasks.errors import MergerDied
 from tasks.merger import Outcome
-from tasks.specs import Spec, read_specs
+from tasks.specs import read_specs
 
 
 class SparkMerger:
@@ -56,30 +54,18 @@ class SparkMerger:
     ) -> Mapping[str, Outcome]:
         """See ``Merger.merge``."""
         readable, outcomes = read_specs(specs)
-        visible = self._visible(readable, outcomes)
-        blocks = [spec for spec in visible if isinstance(spec, TsdbMergeSpec)]
-        tables = [spec for spec in visible if isinstance(spec, TableMergeSpec)]
-        profiles = [spec for spec in visible if isinstance(spec, ProfileMergeSpec)]
-        branches = [spec for spec in visible if isinstance(spec, CatalogCompactSpec)]
+        lanes = spark_lanes()
+        visible = self._visible(readable, lanes, outcomes)
         if not visible:
             return outcomes
         session = self._session
         if session is None:
             raise MergerDied("there is no Spark session")
         merged: dict[str, Any] = {}
-        kinds: list[tuple[Sequence[Spec], Callable[[], Mapping[str, Any]]]] = []
-        options: dict[str, Any] = {"tag": batch, "cancelled": cancelled, "progress": progress}
-        if profiles:
-            kinds.append((profiles, lambda: profile_merge.run(session, profiles, self._store_url, **options)))
-        if blocks:
-            kinds.append((blocks, lambda: tsdb_merge.run(session, blocks, **options)))
-        if tables:
-            kinds.append((tables, lambda: table_merge.run(session, tables, **options)))
-        if branches:
-            kinds.append((branches, lambda: _compact_branches(session, branches, self._store_url, options)))
+        about = Batch(store_url=self._store_url, tag=batch, cancelled=cancelled, progress=progress)
         # Each kind has its own thread, so that kinds do not wait for each other.
-        with ThreadPoolExecutor(len(kinds), thread_name_prefix="merge-kind") as pool:
-            running = [(specs_of_kind, pool.submit(merge)) for specs_of_kind, merge in kinds]
+        with ThreadPoolExecutor(len(visible), thread_name_prefix="merge-kind") as pool:
+            running = [(own, pool.submit(lanes[kind].merge, session, own, about)) for kind, own in visible.items()]
         for specs_of_kind, future in running:
             try:
                 merged |= future.result()
@@ -98,7 +84,7 @@ class SparkMerger:
         session = self._session
         if session is not None:
             with suppress(Exception):  # a session that cannot be reached runs nothing
-                profile_merge.interrupt(session, batch)
+                interrupt(session, batch)
 
     def stop(self) -> None:
         """End the session and, in local mode, its JVM."""
@@ -109,35 +95,29 @@ class SparkMerger:
             with suppress(Exception):  # the session may have ended already
                 session.stop()
 
-    def _visible(self, specs: Sequence[Spec], outcomes: dict[str, Outcome]) -> list[Spec]:
-        """Return the jobs whose bucket the executors can reach; add an error to ``outcomes`` for the others."""
-        visible = []
-        for spec in specs:
-            url = self._store_url
-            if isinstance(spec, TsdbMergeSpec):
-                url = spec.bucket_url
-            elif isinstance(spec, TableMergeSpec):
-                url = spec.url
-            try:
-                check_visible(self._settings, url)
-            except BadSparkSetting as error:
-                outcomes[spec.job] = error
-            else:
-                visible.append(spec)
+    def _visible(
+        self,
+        specs: Mapping[str, Sequence[JobSpec]],
+        lanes: Mapping[str, SparkManifest],
+        outcomes: dict[str, Outcome],
+    ) -> dict[str, list[JobSpec]]:
+        """Return the jobs whose store the executors can reach; add an error to ``outcomes`` for the others."""
+        visible: defaultdict[str, list[JobSpec]] = defaultdict(list)
+        for kind, own in specs.items():
+            store_url = lanes[kind].store_url
+            for spec in own:
+                try:
+                    check_visible(self._settings, store_url(spec) if store_url else self._store_url)
+                except BadSparkSetting as error:
+                    outcomes[spec.job] = error
+                else:
+                    visible[kind].append(spec)
         return visible
 
     def _check_alive(self, session: SparkSession, error: Exception) -> None:
         """Raise MergerDied if the session has ended."""
         if not self._is_stopped and not _is_alive(session):
             raise MergerDied(f"the Spark session has ended: {type(error).__name__}: {error}") from error
-
-
-def _compact_branches(
-    session: SparkSession, specs: Sequence[CatalogCompactSpec], store_url: str, options: dict[str, Any]
-) -> dict[str, Any]:
-    """Compact small branches in this process at idle priority, and large ones on Spark."""
-    lower_thread_priority()
-    return catalog_compact.run_where_it_fits(session, specs, store_url, **options)
 
 
 def _is_alive(session: SparkSession) -> bool:

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 import yaml
 
-from engine.core.metrics import BEAT_METRICS, CONTROL_METRICS, NODE_METRICS, SERVICE_METRICS, WRITER_METRICS
+from engine.core.metrics import BEAT_METRICS, CONTROL_METRICS, NODE_METRICS, WRITER_METRICS
+from webadmin.base.lane_manifest import service_metrics
 
 DOCS = Path(__file__).parents[1] / "docs"
 ALERTS = DOCS / "operations/alerts.yml"
 KNOWN_NAMES = DOCS / "operations/cortex-names.yml"
 DASHBOARD = DOCS / "operations/dashboard.json"
-METRICS = (*SERVICE_METRICS, *NODE_METRICS, *CONTROL_METRICS, *BEAT_METRICS, *WRITER_METRICS)
+METRICS = (*service_metrics(), *NODE_METRICS, *CONTROL_METRICS, *BEAT_METRICS, *WRITER_METRICS)
 SHOWN = {metric.name for metric in METRICS} | {
     f"{metric.name}_{part}" for metric in METRICS if metric.kind == "histogram" for part in ("bucket", "sum", "count")
 }
@@ -129,7 +130,7 @@ def test_the_how_to_names_every_blocker() -> None:
 
 
 def test_panels_count_once_what_every_web_process_shows() -> None:
-    shared = {metric.name for metric in SERVICE_METRICS}
+    shared = {metric.name for metric in service_metrics()}
     for text in expressions():
         if used(text) & shared:
             assert re.search(r"\b(min|max)\b", text), text

@@ -32,7 +32,7 @@ HOMES = {
     "P": (*_PLANNING, *_SCHEDULE, *_INDEX),
     "R": (*_SCHEDULE, *_INDEX),
     "I": _INDEX,
-    "C": ("tests/engine/lanes/profiles/plan/test_retention.py", "tests/tasks/control/", *_INDEX),
+    "C": ("tests/engine/lanes/profiles/plan/test_retention.py", "tests/tasks/lanes/profiles/", *_INDEX),
     "D": _INDEX,
     "W": ("tests/tasks/test_worker_rows.py", "tests/engine/ingest/segments/test_worker_rows.py", *_INDEX),
     "B": _CATALOG,

@@ -19,8 +19,10 @@ from engine.storage.opening import folder_of
 from webadmin.adminkit.theme import UNFOLD  # noqa: F401  (the theme's settings)
 from webadmin.base.database.url import database_settings
 from webadmin.base.home import kept_secret, private_file, private_folder
+from webadmin.base.lane_manifest import web_lanes
 
 _read = ServiceSettings.read()
+_lanes = web_lanes()
 # Django's debug page shows settings; it would not hide the password in DATABASE_URL.
 globals().update(_read.model_dump(exclude={"DATABASE_URL", "LITHIFY_HOME", "LITHIFY_TOKEN_KEYS"}))
 
@@ -56,15 +58,11 @@ INSTALLED_APPS = [
     "webadmin.base.access",
     "webadmin.accounts",
     "webadmin.schedule",
-    "webadmin.lanes.profiles",
+    *(app for lane in _lanes for app in lane.apps),
     "webadmin.progress",
     "webadmin.placement",
     "webadmin.ingest",
     "webadmin.query",
-    "webadmin.lanes.tsdb",
-    "webadmin.lanes.tables",
-    "webadmin.lanes.catalog",
-    "webadmin.lanes.catalog.api",
 ]
 
 MIDDLEWARE = [
@@ -181,8 +179,8 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "ScheduleLimitEnum": "webadmin.schedule.api.operation_serializers.LIMITS",
         "PushLimitEnum": "webadmin.ingest.push_limits_api.NAMES",
-        "ChunkOrderEnum": "webadmin.lanes.tables.api.serializers.KINDS",
-    },
+    }
+    | {name: choices for lane in _lanes for name, choices in lane.enum_names.items()},
 }
 
 CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"

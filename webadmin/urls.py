@@ -7,6 +7,7 @@ from django.urls import include, path
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
+from webadmin.base.lane_manifest import web_lanes
 from webadmin.placement.map_page import placement_page
 from webadmin.progress.pages import progress_page, standstill_page
 from webadmin.progress.views import healthz, metrics, progressz, readyz
@@ -18,7 +19,7 @@ urlpatterns = [
     path("admin/standstill/", standstill_page, name="standstill-page"),
     path("admin/placement-map/", placement_page, name="placement-page"),
     path("admin/flame-graph/", include("webadmin.query.flame_page.urls")),
-    path("admin/timeline-page/", include("webadmin.lanes.tables.timeline_page.urls")),
+    *(path(prefix, include(module)) for lane in web_lanes() for prefix, module in lane.urls),
     path("admin/", admin.site.urls),
     path("healthz", healthz),
     path("readyz", readyz),
@@ -27,10 +28,7 @@ urlpatterns = [
     path("api/v1/", include("webadmin.accounts.urls")),
     path("api/v1/", include("webadmin.schedule.urls")),
     path("api/v1/", include("webadmin.progress.urls")),
-    path("api/v1/", include("webadmin.lanes.profiles.urls")),
     path("api/v1/", include("webadmin.placement.urls")),
-    path("api/v1/", include("webadmin.lanes.tables.urls")),
-    path("lakefs/api/v1/", include("webadmin.lanes.catalog.api.urls")),
     path("", include("webadmin.ingest.urls")),
     path("", include("webadmin.query.urls")),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),

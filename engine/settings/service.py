@@ -20,6 +20,7 @@ from engine.settings.base import (
     WholeSeconds,
     setting,
 )
+from engine.settings.lanes import LaneSettings
 
 KEPT = "created once, stored in LITHIFY_HOME"
 
@@ -39,7 +40,7 @@ class BrokerSettings(EnvironmentSettings):
     )
 
 
-class InstallationSettings(BrokerSettings):
+class InstallationSettings(BrokerSettings, LaneSettings):
     """What Django processes and nodes share."""
 
     LITHIFY_HOME: Folder = setting(

@@ -95,7 +95,7 @@ def on_spark(entries: int) -> float:
 
 def measure_spark(entries: int) -> float:
     """Return entries read per second of all cores' time, the maximum of the repeats after a warm-up."""
-    from spark.jobs import catalog_compact
+    from spark.lanes.catalog import compact as catalog_compact
     from spark.session import make_session
     from spark.settings import SparkSettings
 

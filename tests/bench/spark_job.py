@@ -35,7 +35,7 @@ def run(full: bool) -> Figures:
 
 def measure(rounds: int) -> dict[str, float]:
     """Return the figures; seconds and milliseconds of wall time, medians over rounds."""
-    from spark.jobs import profile_merge
+    from spark.lanes.profiles import merge as profile_merge
     from spark.probe import probe
     from spark.session import make_session
     from spark.settings import SparkSettings

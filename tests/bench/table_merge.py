@@ -90,7 +90,7 @@ def _round(
     output = str(folder / "plain")
 
     def ours(job: TableMergeSpec) -> None:
-        from spark.jobs import table_merge
+        from spark.lanes.tables import merge as table_merge
 
         (outcome,) = table_merge.run(spark, [job], tag=f"bench-{time.monotonic_ns()}").values()
         assert isinstance(outcome, TableMergeResult), outcome

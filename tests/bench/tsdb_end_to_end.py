@@ -23,7 +23,7 @@ from pathlib import Path
 
 from engine.formats.prometheus.meta import Compaction, decode_meta, encode_meta
 from engine.storage import ObjectStore, open_store
-from tasks.beat import PLAN_INTERVALS_TASK, SCAN_BUCKETS_TASK, WRITE_OUTBOXES_TASK
+from tasks.lanes.tsdb.manifest import PLAN_INTERVALS_TASK, SCAN_BUCKETS_TASK, WRITE_OUTBOXES_TASK
 from tests.bench.figures import Figures, process_seconds
 from tests.bench.tsdb_blocks import block_ulid, write_block
 from tests.e2e.stack import Stack

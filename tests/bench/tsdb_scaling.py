@@ -66,7 +66,7 @@ def _measure(folder: Path, slots: int, rounds: int) -> dict[str, float]:
 
 
 def _measure_here(folder: Path, slots: int, rounds: int) -> dict[str, object]:
-    from spark.jobs import tsdb_merge
+    from spark.lanes.tsdb import merge as tsdb_merge
     from spark.probe import probe
     from spark.session import make_session
     from spark.settings import SparkSettings

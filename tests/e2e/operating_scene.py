@@ -24,6 +24,10 @@ from engine.formats.profile_block.container.metadata import encode_metadata
 from engine.formats.proto import block_list_pb2
 from engine.storage import open_store
 from tasks import beat
+from tasks.lanes.catalog.manifest import SENSE_BRANCHES_TASK
+from tasks.lanes.profiles.manifest import ISOLATE_TASK, SETTLE_QUEUES_TASK
+from tasks.lanes.tables.manifest import PLAN_TABLES_TASK, PUBLISH_TABLES_TASK, SETTLE_TABLES_TASK
+from tasks.lanes.tsdb.manifest import PLAN_INTERVALS_TASK, SCAN_BUCKETS_TASK, VERIFY_SOURCES_TASK, WRITE_OUTBOXES_TASK
 from tests.e2e.stack import Stack
 from tests.faults.preloaded import WallClock
 from tests.processes import Process, Processes, wait_until
@@ -43,10 +47,10 @@ STUCK_SECONDS = 11 * 60
 PAUSED = ("", "umbrella")
 """Segments, which belong to no tenant yet, and a tenant of the bucket and of a table."""
 ROUND = (
-    *(beat.SCAN_BUCKETS_TASK, beat.PLAN_INTERVALS_TASK, beat.VERIFY_SOURCES_TASK, beat.WRITE_OUTBOXES_TASK),
-    *(beat.ISOLATE_TASK, beat.SETTLE_QUEUES_TASK, beat.SENSE_BRANCHES_TASK, beat.COUNT_LOG_TASK),
+    *(SCAN_BUCKETS_TASK, PLAN_INTERVALS_TASK, VERIFY_SOURCES_TASK, WRITE_OUTBOXES_TASK),
+    *(ISOLATE_TASK, SETTLE_QUEUES_TASK, SENSE_BRANCHES_TASK, beat.COUNT_LOG_TASK),
 )
-TABLES_ROUND = (beat.PLAN_TABLES_TASK, beat.SETTLE_TABLES_TASK, beat.PUBLISH_TABLES_TASK)
+TABLES_ROUND = (PLAN_TABLES_TASK, SETTLE_TABLES_TASK, PUBLISH_TABLES_TASK)
 PASSWORD = "only for this test"
 
 
@@ -219,7 +223,7 @@ def play(scene: OperatingScene) -> None:
     fill_repository(scene)
     scene.add_segments(1, SEGMENTS, DAMAGED)
     jobs = "SELECT count(*) FROM schedule_job WHERE lane = 'tsdb' AND tenant = 'umbrella'"
-    planning = (beat.SCAN_BUCKETS_TASK, beat.PLAN_INTERVALS_TASK)
+    planning = (SCAN_BUCKETS_TASK, PLAN_INTERVALS_TASK)
     scene.wait_in_rounds(lambda: scene.stack.rows(jobs) != [(0,)], "the bucket is planned", planning)
     pause(scene, "umbrella")
     kill_working_node(scene)
@@ -309,10 +313,8 @@ def end_table_task(scene: OperatingScene) -> None:
     """Let the one task over all four days end by the damaged file, and keep what is said before it is planned again."""
     tasks = "SELECT task.state FROM tables_task task JOIN tables_datasource t ON t.id = task.source_id"
     own = f"{tasks} WHERE t.name = 'events'"
-    scene.run_round(beat.PLAN_TABLES_TASK)
-    scene.wait_in_rounds(
-        lambda: scene.stack.rows(own) == [("ended",)], "the task has ended", (beat.SETTLE_TABLES_TASK,)
-    )
+    scene.run_round(PLAN_TABLES_TASK)
+    scene.wait_in_rounds(lambda: scene.stack.rows(own) == [("ended",)], "the task has ended", (SETTLE_TABLES_TASK,))
     seen, of_table = scene.moments, ("--table", "events", "--tenant", "acme")
     seen.chunk = scene.stack.manage("tables", "explain", *of_table, str(day(3)))
     with scene.later(STUCK_SECONDS) as url:

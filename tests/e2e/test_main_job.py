@@ -8,7 +8,7 @@ import pytest
 
 from engine.lanes.profiles.jobs import SourceObject
 from engine.query.top_functions import FunctionValue, top_functions
-from tasks.beat import DELETE_OBJECTS_TASK
+from tasks.lanes.profiles.manifest import DELETE_OBJECTS_TASK
 from tests.e2e.stack import BlockedObject, Stack
 from tests.processes import Process, Processes, paused, wait_until
 from tests.segments import SERVICES, TENANTS, make_segment, put_segment

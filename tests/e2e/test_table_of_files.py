@@ -12,7 +12,7 @@ import pytest
 
 from engine.lanes.tables.plain.manifest import read_manifest
 from engine.storage import ObjectStore, open_store
-from tasks.beat import CLEAN_TABLES_TASK, PLAN_TABLES_TASK, PUBLISH_TABLES_TASK, SETTLE_TABLES_TASK
+from tasks.lanes.tables.manifest import CLEAN_TABLES_TASK, PLAN_TABLES_TASK, PUBLISH_TABLES_TASK, SETTLE_TABLES_TASK
 from tests.e2e.stack import Stack
 from tests.processes import Processes, wait_until
 from tests.webadmin.lanes.tables.parquet_files import day, put_hours, read_ids

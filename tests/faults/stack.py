@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -71,13 +71,17 @@ import django, json, sys
 django.setup()
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from tasks import beat
+from tasks.lanes.catalog.manifest import SENSE_BRANCHES_TASK
+from tasks.lanes.profiles.manifest import DELETE_OBJECTS_TASK, RECOVER_LETTERS_TASK
+from tasks.lanes.tables.manifest import PLAN_TABLES_TASK, PUBLISH_TABLES_TASK
+from tasks.lanes.tsdb.manifest import PLAN_INTERVALS_TASK, SCAN_BUCKETS_TASK, WRITE_OUTBOXES_TASK
 from webadmin.base.access.services import issue_worker_credential
 from webadmin.schedule.models import Limits
 from webadmin.lanes.profiles.level_models import LevelPolicy
-often = (beat.DELETE_OBJECTS_TASK, beat.RECOVER_LETTERS_TASK, beat.SCAN_BUCKETS_TASK, beat.PLAN_INTERVALS_TASK,
-         beat.WRITE_OUTBOXES_TASK, beat.SENSE_BRANCHES_TASK, beat.PLAN_TABLES_TASK, beat.PUBLISH_TABLES_TASK)
+often = (DELETE_OBJECTS_TASK, RECOVER_LETTERS_TASK, SCAN_BUCKETS_TASK, PLAN_INTERVALS_TASK, WRITE_OUTBOXES_TASK,
+         SENSE_BRANCHES_TASK, PLAN_TABLES_TASK, PUBLISH_TABLES_TASK)
 for job in beat.PERIODIC_JOBS:
-    seconds = 1 if job.task in often else 5
+    seconds = min(job.every_seconds, 1 if job.task in often else 5)
     interval, _ = IntervalSchedule.objects.get_or_create(every=seconds, period=IntervalSchedule.SECONDS)
     PeriodicTask.objects.create(name=job.name, task=job.task, interval=interval)
 Limits.objects.update(lease_seconds=int(sys.argv[1]), cleanup_delay_seconds=0, failures_max=0)
@@ -92,7 +96,7 @@ import django, json
 django.setup()
 from django.test import RequestFactory
 from webadmin.console.pages import front_page
-print(json.dumps([notice.text for notice, _ in front_page(RequestFactory().get("/admin/"), {})["notices"]]))
+print(json.dumps([notice.text for notice in front_page(RequestFactory().get("/admin/"), {})["notices"]]))
 """
 
 
@@ -108,9 +112,9 @@ class Surroundings:
 
 
 class FaultStack:
-    """One installation. ``service`` is the proxy of the web processes."""
+    """One installation. ``service`` is the proxy of the web processes, ``settings`` are variables of every process."""
 
-    def __init__(self, home: Path, around: Surroundings) -> None:
+    def __init__(self, home: Path, around: Surroundings, settings: Mapping[str, str] | None = None) -> None:
         self.around = around
         self.store: ObjectStore = open_store(around.store_url)
         self.ports = (free_port(), free_port())
@@ -121,7 +125,9 @@ class FaultStack:
         self._home = home
         self.clocks = {name: WallClock(home / "clocks" / name) for name in (WEBS[1], NODES[1], CONTROLS[1])}
         self.scratch_disk = Disk(home / "disk", home / "nodes")
+        self._settings = dict(settings or {})
         self._environment = {
+            **self._settings,
             "DATABASE_URL": f"postgresql://postgres@127.0.0.1:{around.database.port}/postgres?sslmode=disable",
             "DATABASE_STATEMENT_SECONDS": str(STATEMENT_SECONDS),
             "LITHIFY_HOME": str(home),
@@ -398,6 +404,7 @@ class FaultStack:
 
     def _node(self, node: Program, name: str) -> Program:
         own = {
+            **self._settings,
             "SERVICE_URL": self.service.url,
             "NODE_NAME": name,
             "NODE_CAPACITY": "2",
@@ -410,7 +417,11 @@ class FaultStack:
 
 @contextmanager
 def running_stack(
-    server: S3Server, postgresql: PostgresqlServer | StandbyServer, socket_file: str, home: Path
+    server: S3Server,
+    postgresql: PostgresqlServer | StandbyServer,
+    socket_file: str,
+    home: Path,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[FaultStack]:
     """Run a stack in a new bucket; it reaches the database at ``socket_file`` and the bucket through proxies."""
     with http_proxy(server.endpoint) as store, database_proxy(socket_file) as database:
@@ -422,7 +433,7 @@ def running_stack(
             store_url=server.store_url(bucket, OBJECTS_PREFIX),
             proxied_store_url=S3Server(store.url).store_url(bucket, OBJECTS_PREFIX),
         )
-        stack = FaultStack(home, around)
+        stack = FaultStack(home, around, settings)
         try:
             stack.start()
             yield stack

@@ -20,7 +20,8 @@ import pyarrow as pa
 from engine.lanes.profiles.jobs import ProfileMergeResult, ProfileMergeSpec
 from engine.lanes.tsdb.jobs import TsdbMergeResult, TsdbMergeSpec
 from spark.frames import run_work_items
-from spark.jobs import profile_merge, tsdb_merge
+from spark.lanes.profiles import merge as profile_merge
+from spark.lanes.tsdb import merge as tsdb_merge
 from spark.probe import probe
 from spark.profiles_source import register
 from spark.session import make_session

@@ -14,7 +14,7 @@ from engine.lanes.catalog import compact_job
 from engine.lanes.catalog.files import CatalogFiles
 from engine.lanes.catalog.jobs import CatalogCompactResult
 from engine.storage import ObjectNotFound, open_store
-from spark.jobs import catalog_compact
+from spark.lanes.catalog import compact as catalog_compact
 from tests.engine.lanes.catalog.compact_jobs import compact_spec
 from tests.engine.lanes.catalog.factories import state
 

@@ -12,8 +12,8 @@ from engine.formats.profile_block.merge_model import InlineSection, MergedDatase
 from engine.formats.profile_block.model import IndexedSeries
 from engine.storage import ObjectStore, open_store
 from spark.errors import SparkJobFailed
-from spark.outcomes import answers_by_job, check_complete, empty_row, error_row, merged_row
-from spark.work_items import Unit
+from spark.lanes.profiles.outcomes import answers_by_job, check_complete, empty_row, error_row, merged_row
+from spark.lanes.profiles.work_items import Unit
 
 UNIT = Unit(job="job", output=1, dataset=2, size=0)
 SECTIONS = (b"profiles", b"series index", b"symbols" * 1000)

@@ -23,7 +23,7 @@ from engine.lanes.profiles.merge import merge
 from engine.protocol.messages import Progress
 from engine.storage import ObjectNotFound, ObjectStore, open_store
 from spark.errors import SparkJobFailed
-from spark.jobs import profile_merge
+from spark.lanes.profiles import merge as profile_merge
 from tests.faults.stalling_proxy import StallingProxy, stalling_proxy
 from tests.object_stores import S3Server
 from tests.spark.random_jobs import merge_job

@@ -23,7 +23,7 @@ from engine.lanes.tables.jobs import Metric, RollUp, TableMergeResult, TableMerg
 from engine.lanes.tables.merge import merge_job
 from engine.protocol.messages import Progress
 from spark.errors import SparkJobFailed
-from spark.jobs import table_merge
+from spark.lanes.tables import merge as table_merge
 from spark.row_carriers import carried_rows, is_carried, original_rows
 from tests.engine.lanes.tables.table_files import DAY_MS, TableFolder
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from engine.lanes.tables.jobs import TableMergeResult
 from engine.lanes.tables.plain.manifest import read_manifest
 from engine.storage import ObjectStore, open_store
-from spark.jobs import table_merge
+from spark.lanes.tables import merge as table_merge
 from tests.webadmin.lanes.tables.conftest import ORDER, World, check_timelines
 from tests.webadmin.lanes.tables.fake_node import FakeNode, seen_ids
 from tests.webadmin.lanes.tables.parquet_files import day, put_hours, put_rows

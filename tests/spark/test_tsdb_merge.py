@@ -21,7 +21,7 @@ from engine.lanes.tsdb.merge import merge_job
 from engine.protocol.messages import Progress
 from engine.storage import InvalidStoreUrl, ObjectStore, open_store
 from spark.errors import SparkJobFailed
-from spark.jobs import tsdb_merge
+from spark.lanes.tsdb import merge as tsdb_merge
 from tests.faults.stalling_proxy import StallingProxy, stalling_proxy
 from tests.object_stores import S3Server
 from tests.processes import wait_until

@@ -9,8 +9,8 @@ from engine.core.errors import BadObject, ChecksumMismatch, MergeRefused
 from engine.lanes.profiles.jobs import ProfileMergeSpec, SourceObject
 from engine.storage import ObjectNotFound, StorageError
 from spark.errors import UnitFailed
+from spark.lanes.profiles.work_items import WORK_ITEM_BYTES, Unit, WorkItem, make_work_items
 from spark.remote_errors import error_from_bytes, error_to_bytes
-from spark.work_items import WORK_ITEM_BYTES, Unit, WorkItem, make_work_items
 
 
 def spec(job: str) -> ProfileMergeSpec:

@@ -33,7 +33,7 @@ from tasks.errors import BadAssignment
 from tasks.merger import Merger, Outcome
 from tasks.node import messages_of
 from tasks.spark_merger import SparkMerger
-from tasks.specs import LONG_JOB_BYTES, READERS
+from tasks.specs import LONG_JOB_BYTES, engine_lanes
 from tests.engine.lanes.catalog.compact_jobs import compact_spec
 from tests.engine.lanes.catalog.factories import SMALL, state, values_of
 from tests.engine.lanes.tables.table_files import TableFolder
@@ -179,7 +179,7 @@ def test_on_spark_a_small_branch_stays_in_the_process_and_a_large_one_does_not(
         sent.extend(spec.job for spec in specs)
         return {spec.job: compact_job.run(spec, store) for spec in specs}
 
-    monkeypatch.setattr("spark.jobs.catalog_compact.run", on_spark)
+    monkeypatch.setattr("spark.lanes.catalog.compact.run", on_spark)
     merger = spark_merger(monkeypatch, tmp_path, "local[2]", store.url)
     small = branch_job(store)
     files = CatalogFiles(store, "repository/")
@@ -222,7 +222,7 @@ def test_a_long_job_is_a_message_by_itself(blocks_job: TsdbMergeSpec, store: Obj
 
 def test_an_unknown_kind_is_an_error_with_the_known_kinds(merger: EngineMerger) -> None:
     error = merge(merger, {"job": {"kind": "metrics"}})["job"]
-    assert all(kind in str(error) for kind in READERS)
+    assert all(kind in str(error) for kind in engine_lanes())
 
 
 class Session:
@@ -255,12 +255,10 @@ def test_on_spark_each_kind_goes_its_way_and_the_trouble_of_one_is_not_the_other
     def no_profiles(session: object, specs: list[object], store_url: str, **_: object) -> dict[str, Any]:
         raise ValueError("no profiles today")
 
-    monkeypatch.setattr("tasks.spark_merger.profile_merge.run", no_profiles)
+    monkeypatch.setattr("spark.lanes.profiles.merge.run", no_profiles)
+    monkeypatch.setattr("spark.lanes.tsdb.merge.run", lambda session, specs, **_: {spec.job: result for spec in specs})
     monkeypatch.setattr(
-        "tasks.spark_merger.tsdb_merge.run", lambda session, specs, **_: {spec.job: result for spec in specs}
-    )
-    monkeypatch.setattr(
-        "tasks.spark_merger.table_merge.run", lambda session, specs, **_: {spec.job: of_table for spec in specs}
+        "spark.lanes.tables.merge.run", lambda session, specs, **_: {spec.job: of_table for spec in specs}
     )
     merger = spark_merger(monkeypatch, tmp_path, "local[2]")
     profiles = segment_job(store, "profiles", 7)

@@ -56,7 +56,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, outcome: Any) -> None:
             raise outcome
         return {spec.job: outcome[spec.job] for spec in specs}
 
-    monkeypatch.setattr("tasks.spark_merger.profile_merge.run", run)
+    monkeypatch.setattr("spark.lanes.profiles.merge.run", run)
 
 
 def merge(merger: SparkMerger, *specs: dict[str, Any]) -> Any:

@@ -14,8 +14,7 @@ from unfold.admin import ModelAdmin
 from unfold.views import ChangeList
 
 from webadmin.adminkit.paginator import BoundedPaginator
-from webadmin.adminkit.sections import Section
-from webadmin.adminkit.verdict import Notice
+from webadmin.adminkit.sections import Notice, Section
 
 ROWS_PER_PAGE = 50
 

@@ -1,4 +1,4 @@
-"""The parts of a detail page: facts, tables, a tree of links, JSON. Templates render them."""
+"""The parts of a page: notices, facts, tables, a tree of links, JSON. Templates render them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,15 @@ from typing import Any, ClassVar
 from django.utils.safestring import SafeString
 
 from webadmin.adminkit.formatting import json_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One sentence at the top of a page; ``address`` is a page that shows more."""
+
+    tone: str
+    text: str
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,7 @@ from engine.placement.statistics import DatasetStatistics, PlacementStatistics
 from engine.placement.subrings import dataset_subring, key_hash
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.orders import outcome_sections
-from webadmin.adminkit.sections import Facts, Picture, Section, Table
-from webadmin.adminkit.verdict import Notice
+from webadmin.adminkit.sections import Facts, Notice, Picture, Section, Table
 from webadmin.base.access.confinement import confined_tenants, may_see
 from webadmin.base.database import dialect
 from webadmin.placement.models import RulesHead

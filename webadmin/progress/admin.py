@@ -15,14 +15,13 @@ from engine.schedule.model import ParkedKind
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.filters import ExactFilter, LevelFilter, ShardFilter, TenantNameFilter
 from webadmin.adminkit.orders import OrderedAdmin
-from webadmin.adminkit.sections import Facts, Section
-from webadmin.adminkit.verdict import Notice
-from webadmin.lanes.profiles.admin import block_page
+from webadmin.adminkit.sections import Facts, Notice, Section
 from webadmin.progress.models import ParkedJob
 from webadmin.schedule import operator_queries as queries
 from webadmin.schedule.admin import job_page
 from webadmin.schedule.admin.operator_orders import PARKED_ORDERS
 from webadmin.schedule.explain import explain_job_row
+from webadmin.schedule.lanes import lane_of
 from webadmin.schedule.register import LastErrorColumns, is_kind, with_last_error
 from webadmin.schedule.wall_times import NowColumns
 
@@ -89,7 +88,7 @@ class ParkedJobAdmin(OrderedAdmin):
         return [
             Facts(title="Why it is parked", rows=[("Cause", self.kind_cell(row)), ("Last error", self.error(row))]),
             *job_page.job_sections(row, row.now_ms),
-            *block_page.blocks_of_job_tables(row.pk, row.source_count, row.now_ms),
+            *lane_of(row.lane).job_sections(row, row.now_ms),
         ]
 
     @display(description="Job")

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from django.db.models import Max
-
 from engine.schedule.advice import Advice, Load, advise
-from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.progress.facts import read_standstill
 from webadmin.progress.report import progress_report
 from webadmin.schedule.command_log import read_time
+from webadmin.schedule.lanes import lanes
 from webadmin.schedule.models import Job
 from webadmin.schedule.queries import limits_now
 
@@ -43,8 +41,7 @@ def advice_json(advice: Advice) -> dict[str, Any]:
 def _largest_job() -> int:
     """Return the largest number of source bytes of a recent job, otherwise the maximum that policies allow."""
     recent = Job.objects.order_by("-id").values_list("source_bytes", flat=True)[:RECENT_JOBS]
-    allowed = LevelPolicy.objects.aggregate(most=Max("bytes_max"))["most"]
-    return max([*recent, int(allowed or 0)], default=0)
+    return max([*recent, *(lane.job_bytes_max() for lane in lanes())], default=0)
 
 
 def _slots_now() -> int:

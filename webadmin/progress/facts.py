@@ -10,8 +10,7 @@ from django.db.models import Count, Min, Q, Sum
 from engine.schedule.model import LIVE_STATES, JobState
 from engine.schedule.pauses import PausedScope
 from webadmin.base.database import dialect, durability
-from webadmin.lanes.profiles.level_models import LevelQueue
-from webadmin.progress.due_work import due_jobs, due_queues, held_jobs
+from webadmin.progress.due_work import count_queues, due_jobs, due_queues, filled_queues, held_jobs
 from webadmin.progress.models import CountingMark
 from webadmin.schedule.breakages import merging_is_broken
 from webadmin.schedule.command_log import read_time
@@ -95,12 +94,9 @@ def read_standstill() -> Standstill:
     mark = CountingMark.objects.filter(id=1).first()
     jobs = _job_counts(now_ms, paused)
     workers = worker_counts(clock_ms)
-    queues = LevelQueue.objects.filter(block_count__gt=0)
-    due = due_queues(now_ms, paused)
-    ready = queues.filter(ready_at_ms__lte=now_ms).aggregate(count=Count("id"), blocks=Sum("block_count"))
-    free = due.aggregate(count=Count("id"), blocks=Sum("block_count"))
+    queues = count_queues(now_ms, paused)
     return Standstill(
-        due_queues=free["count"],
+        due_queues=queues.ready - queues.paused,
         due_jobs=due_jobs(paused).count(),
         waiting_jobs=jobs["waiting"],
         leased_jobs=jobs["leased"],
@@ -112,8 +108,8 @@ def read_standstill() -> Standstill:
         known_workers=workers["known"],
         offered_capacity=workers["capacity"] or 0,
         paused=tuple(str(scope) for scope in paused),
-        paused_blocks=int(ready["blocks"] or 0) - int(free["blocks"] or 0) + int(jobs["paused_blocks"] or 0),
-        paused_queues=ready["count"] - free["count"],
+        paused_blocks=queues.paused_blocks + int(jobs["paused_blocks"] or 0),
+        paused_queues=queues.paused,
         paused_jobs=jobs["paused"],
         parked_blocks=int(jobs["parked_blocks"] or 0),
         troubles=tuple(trouble for lane in lanes() for trouble in lane.troubles()),
@@ -127,7 +123,7 @@ def read_standstill() -> Standstill:
         isolation_stop=stops_in_words(),
         failing_jobs=failing_jobs(),
         pinned_jobs=jobs_with_unmatched_pins(wall_ms=clock_ms).count(),
-        capped=caps_reached(now_ms, due.order_by().values_list("lane", "tenant").distinct()[:CAPPED_MAX]),
+        capped=caps_reached(now_ms, _due_tenants(now_ms, paused)),
         log_behind=log_behind(),
         unsafe_database=durability.refusal(),
     )
@@ -146,6 +142,12 @@ def _job_counts(now_ms: int, paused: Sequence[PausedScope]) -> dict[str, int]:
     )
 
 
+def _due_tenants(now_ms: int, paused: Sequence[PausedScope]) -> list[tuple[str, str]]:
+    """Return lane and tenant of due queues."""
+    places = (rows.order_by().values_list("lane", "tenant").distinct() for rows in due_queues(now_ms, paused))
+    return [place for found in places for place in found[:CAPPED_MAX]]
+
+
 def _next_ready_in_ms(now_ms: int) -> int | None:
-    later = LevelQueue.objects.filter(block_count__gt=0, ready_at_ms__gt=now_ms).aggregate(at=Min("ready_at_ms"))
-    return None if later["at"] is None else later["at"] - now_ms
+    later = [rows.filter(ready_at_ms__gt=now_ms).aggregate(at=Min("ready_at_ms"))["at"] for rows in filled_queues()]
+    return min((at - now_ms for at in later if at is not None), default=None)

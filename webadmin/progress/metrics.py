@@ -13,10 +13,10 @@ from django.utils import timezone
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from engine.core.metrics import SERVICE_METRICS
 from engine.core.version import VERSION
 from engine.schedule.model import HOLDING_STATES, LIVE_STATES
 from webadmin.base.access.queries import expiring_credential_count
+from webadmin.base.lane_manifest import service_metrics
 from webadmin.ingest.push_counts import push_samples
 from webadmin.progress.facts import read_standstill
 from webadmin.progress.health import judge
@@ -42,7 +42,7 @@ class _ServiceCollector:
 
     def collect(self) -> Iterator[Metric]:
         samples = dict(_samples())
-        for metric in SERVICE_METRICS:
+        for metric in service_metrics():
             family_type = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
             family = family_type(metric.name.removesuffix("_total"), metric.meaning, labels=metric.labels)
             for labels, value in samples[metric.name]:
@@ -108,7 +108,7 @@ def _jobs() -> Iterator[tuple[str, list[Sample]]]:
 
 def _totals() -> Iterator[tuple[str, list[Sample]]]:
     rows = list(FlowTotal.objects.order_by("lane", "level", "name"))
-    counted = {metric.name for metric in SERVICE_METRICS if metric.labels == ("lane", "level")}
+    counted = {metric.name for metric in service_metrics() if metric.labels == ("lane", "level")}
     for name in sorted(counted):
         what = name.removeprefix("lithify_").removesuffix("_total")
         yield name, [((row.lane, str(row.level)), row.count) for row in rows if row.name == what]

@@ -12,8 +12,7 @@ from django.template.response import TemplateResponse
 
 from engine.schedule.progress import Outlook, count_words, seconds_text
 from webadmin.adminkit import formatting as show
-from webadmin.adminkit.sections import Facts, Section, Table
-from webadmin.adminkit.verdict import Notice
+from webadmin.adminkit.sections import Facts, Notice, Section, Table
 from webadmin.progress.facts import Standstill, read_standstill
 from webadmin.progress.health import Health, judge
 from webadmin.progress.report import LaneRow, ProgressReport, ProgressRow, progress_report
@@ -151,7 +150,7 @@ def _table(title: str, place: tuple[str, ...], rows: Iterable[ProgressRow]) -> T
 
 def _lanes(rows: Sequence[LaneRow]) -> Table:
     return Table(
-        title="Before the schedule: tables, repositories and buckets",
+        title="Before the schedule",
         headers=("Lane", "Name", "Waits", "Size", "Clear"),
         rows=[
             (

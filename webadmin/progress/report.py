@@ -17,8 +17,7 @@ from engine.schedule.model import HOLDING_STATES, JobState
 from engine.schedule.pauses import PausedScope, is_paused
 from engine.schedule.progress import Clearing, Flow, Outlook, clearing, work_seconds
 from webadmin.base.database import dialect
-from webadmin.lanes.profiles.level_models import LevelQueue
-from webadmin.progress.due_work import covered_by, held_jobs
+from webadmin.progress.due_work import covered_by, filled_queues, held_jobs
 from webadmin.progress.log_counts import LET_GO
 from webadmin.progress.models import CountingMark, FlowMinute
 from webadmin.schedule.command_log import read_time
@@ -213,7 +212,6 @@ def _rows(by: tuple[str, ...], from_ms: int, watched_ms: int, now_ms: int, pause
 
 def _backlogs(by: tuple[str, ...], now_ms: int, paused: Paused) -> dict[tuple[Any, ...], Backlog]:
     found: defaultdict[tuple[Any, ...], Backlog] = defaultdict(Backlog)
-    queues = LevelQueue.objects.filter(block_count__gt=0).order_by().values(*by) if by else LevelQueue.objects.all()
     is_due = Q(ready_at_ms__lte=now_ms)
     sums = {
         "queued_blocks": Sum("block_count"),
@@ -222,10 +220,11 @@ def _backlogs(by: tuple[str, ...], now_ms: int, paused: Paused) -> dict[tuple[An
         "due_bytes": Sum("byte_count", filter=is_due),
         "paused_blocks": Sum("block_count", filter=is_due & covered_by(paused)),
     }
-    for row in _grouped(queues, by, sums):
-        backlog = found[tuple(row[name] for name in by)]
-        for name in sums:
-            setattr(backlog, name, int(row[name] or 0))
+    for queues in filled_queues():
+        for row in _grouped(queues, by, sums):
+            backlog = found[tuple(row[name] for name in by)]
+            for name in sums:
+                setattr(backlog, name, getattr(backlog, name) + int(row[name] or 0))
     jobs = Job.objects.filter(state__in=HOLDING_STATES)
     for row in _grouped(
         jobs,

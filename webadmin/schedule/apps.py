@@ -21,7 +21,6 @@ class ScheduleConfig(AppConfig):
             13,
             "Schedule",
             [
-                Link("Quarantine", "coronavirus", "profiles.quarantine"),
                 Link("Stops of quarantine", "front_hand", "schedule.isolationstop"),
                 Link("Workers", "memory", "schedule.worker"),
                 Link("Command log", "receipt_long", "schedule.command"),

@@ -13,13 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from engine.core.errors import LithifyError
 from engine.protocol.messages import FailureReason
 from engine.schedule.fairness import LaneView, TenantView
 from engine.schedule.model import JobResult, PlannedQueue, PlannedWork
 from engine.schedule.pauses import PausedScope
+from webadmin.adminkit.overview import LaneOverview
+from webadmin.schedule.lane_flow import LaneFlow
 from webadmin.schedule.models import Job, Limits
 from webadmin.schedule.polls.tenant_shares import CappedTenants, TenantKey
 
@@ -175,6 +177,8 @@ class Lane(ABC):
 
     A reader that acts on it outside of the database must commit something of its own or call ``wait_for_disk`` first.
     """
+    flow: ClassVar[LaneFlow] = LaneFlow()
+    """How its sources and jobs are counted in the command log."""
 
     @abstractmethod
     def specs(self, jobs: Sequence[Job], fence: int) -> dict[int, dict[str, Any]]:
@@ -261,6 +265,21 @@ class Lane(ABC):
     def let_in(self, place: str, since_ms: int, order: Order) -> list[OperationOutcome]:
         """Release the sources of a repaired place that were quarantined since ``since_ms``, by the lane's clock."""
         return []
+
+    def queue_rows(self) -> QuerySet[Any] | None:
+        """Return the queues that polls plan from, None for a lane without queues.
+
+        Their columns are lane, tenant, shard, level, block_count, byte_count, ready_at_ms.
+        """
+        return None
+
+    def job_bytes_max(self) -> int:
+        """Return the largest number of source bytes that the lane's policies allow a job; 0 if there are none."""
+        return 0
+
+    def overview(self, now_ms: int) -> LaneOverview:
+        """Return what the lane adds to the front page; ``now_ms`` is command time."""
+        return LaneOverview()
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         """Return the sections of a job's page about its sources and results; ``now_ms`` is command time."""

@@ -35,7 +35,7 @@ def words(text: str) -> str:
 
 def test_an_empty_installation_shows_first_steps(operator: Client) -> None:
     text = words(operator.get("/admin/").content.decode())
-    assert "Nothing to do: the index holds no blocks yet." in text
+    assert "Nothing to do: there is no data yet." in text
     assert "run manage.py import_blocks on a bucket" in text
     assert "issue a credential and start a node" in text
 
@@ -69,7 +69,7 @@ def test_the_front_page_shows_the_state_of_tables_and_what_needs_an_operator(ope
     fill_timeline()
     page = operator.get("/admin/").content.decode()
     text = words(page)
-    assert "the index holds no blocks" not in text
+    assert "there is no data" not in text
     assert "1 table with readers behind: the manifest cannot be written." in text
     assert "1 chunk of tables set aside after failures, until released." in text
     assert "1 file of tables kept out: cannot be read, with the reason." in text
@@ -87,7 +87,7 @@ def test_the_front_page_shows_the_progress_and_failures_of_buckets(operator: Cli
     fill_tsdb()
     page = operator.get("/admin/").content.decode()
     text = words(page)
-    assert "the index holds no blocks" not in text
+    assert "there is no data" not in text
     assert "3 writes to buckets refused: results are not seen yet; tried again." in text
     assert "1 block of buckets kept out: cannot be read, with file and offset." in text
     assert "1 tenant of buckets not planned, with the reason." in text

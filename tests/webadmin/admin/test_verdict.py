@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from webadmin.adminkit.verdict import Standing, verdict
+from webadmin.adminkit.overview import LaneOverview
+from webadmin.adminkit.sections import Notice
+from webadmin.console.verdict import Standing, verdict
 
+LANES = [LaneOverview(holds="40 blocks"), LaneOverview(), LaneOverview(holds="2 buckets")]
 IDLE = Standing(
-    block_count=40,
-    parked_blocks=0,
     ready_queues=0,
-    waiting_queues=0,
-    next_ready_in_ms=None,
     running_jobs=0,
     waiting_jobs=0,
     expired_jobs=0,
@@ -29,18 +28,7 @@ IDLE = Standing(
 @pytest.mark.parametrize(
     ("change", "tones", "words"),
     [
-        ({}, ["good"], "Nothing to do: no queue waits and no job runs."),
-        ({"block_count": 0}, ["quiet"], "Nothing to do: the index holds no blocks yet."),
-        ({"block_count": 0, "buckets": 2}, ["good"], "Nothing to do: no job runs for 2 buckets of Prometheus blocks."),
-        ({"block_count": 0, "buckets": 1, "compactions_ahead": 3}, ["good"], "3 compactions of buckets ahead, no job"),
-        ({"buckets": 1, "silent_buckets": 1}, ["bad", "good"], "1 bucket of Prometheus blocks not read"),
-        ({"buckets": 1, "failing_writes": 2}, ["bad", "good"], "2 writes to buckets refused"),
-        ({"buckets": 1, "kept_out_blocks": 1}, ["warn", "good"], "1 block of buckets kept out"),
-        ({"buckets": 1, "refused_tenants": 2}, ["warn", "good"], "2 tenants of buckets not planned"),
-        ({"block_count": 0, "tables": 1}, ["good"], "Nothing to do: no job runs for 1 table."),
-        ({"tables": 3, "refused_tables": 2}, ["warn", "good"], "2 tables not planned, with the reason."),
-        ({"tables": 1, "unpublished_tables": 1}, ["bad", "good"], "1 table with readers behind: the manifest cannot"),
-        ({"tables": 1, "quarantined_chunks": 2}, ["warn", "good"], "2 chunks of tables set aside after failures"),
+        ({}, ["good"], "Nothing to do: no queue waits and no job runs for 40 blocks, 2 buckets."),
         (
             {"not_counting": "progress was last counted 4 min ago"},
             ["bad", "good"],
@@ -51,14 +39,6 @@ IDLE = Standing(
             ["bad", "good"],
             "Pushes are refused: 2 segment writers could not store segments at the last attempt: put 'segments/1'",
         ),
-        ({"waiting_letters": 2}, ["warn", "good"], "2 dead letters wait: written, and not in the index yet."),
-        (
-            {"letters_recovered_ms_ago": 40_000},
-            ["quiet", "good"],
-            "Dead letters recovered 40 s ago: pushes that writers",
-        ),
-        ({"tables": 1, "bad_files": 1}, ["warn", "good"], "1 file of tables kept out: cannot be read"),
-        ({"waiting_queues": 3, "next_ready_in_ms": 24_000}, ["good"], "3 queues filling; the next is ready in 24 s."),
         ({"running_jobs": 2, "live_jobs": 2}, ["busy"], "Work goes on: 2 jobs running."),
         ({"ready_queues": 1}, ["busy"], "Waiting for a worker with room: 1 queue ready."),
         ({"ready_queues": 1, "polling_workers": 0}, ["bad", "busy"], "no worker polls: 1 worker silent."),
@@ -69,7 +49,6 @@ IDLE = Standing(
         ),
         ({"parked_jobs": 1, "parked_sources": 20}, ["bad", "good"], "1 job parked; keeps 20 blocks until someone"),
         ({"parked_jobs": 2, "parked_sources": 1}, ["bad", "good"], "2 jobs parked; keep 1 block until someone"),
-        ({"parked_blocks": 4}, ["warn", "good"], "4 blocks parked: not compacted, still read by queries."),
         ({"running_jobs": 1, "expired_jobs": 1, "live_jobs": 1}, ["warn", "busy"], "The lease of 1 job is over"),
         ({"running_jobs": 2, "expired_jobs": 2, "live_jobs": 2}, ["warn", "busy"], "The leases of 2 jobs are over"),
         ({"running_jobs": 3, "expired_jobs": 1}, ["warn", "busy"], "Work goes on: 2 jobs running, 1 job left behind."),
@@ -81,15 +60,31 @@ IDLE = Standing(
 def test_the_verdict_names_trouble_first_and_always_ends_with_the_course(
     change: dict[str, int], tones: list[str], words: str
 ) -> None:
-    notices = verdict(replace(IDLE, **change))
+    notices = verdict(replace(IDLE, **change), LANES)
     assert [notice.tone for notice in notices] == tones
     assert words in " / ".join(notice.text for notice in notices).replace("\N{NO-BREAK SPACE}", " ")
 
 
+def test_lanes_add_their_notices_and_what_is_ahead() -> None:
+    told = [Notice(tone="warn", text="1 file kept out."), Notice(tone="bad", text="1 table with readers behind.")]
+    lanes = [LaneOverview(notices=told, holds="1 table"), LaneOverview(ahead="3 queues filling", holds="2 blocks")]
+    parked = replace(IDLE, parked_jobs=1, failing_jobs="2 jobs fail")
+    texts = [notice.text for notice in verdict(parked, lanes)]
+    assert "job parked; keeps" in texts[0]
+    assert texts[1:] == [
+        "1 table with readers behind.",
+        "2 jobs fail.",
+        "1 file kept out.",
+        "Nothing to do now: 3 queues filling.",
+    ]
+    assert verdict(IDLE, [LaneOverview()]) == [Notice(tone="quiet", text="Nothing to do: there is no data yet.")]
+
+
 def test_every_trouble_leads_somewhere() -> None:
-    worst = replace(IDLE, parked_jobs=1, parked_blocks=1, ready_queues=1, polling_workers=0, live_jobs=100)
-    worst = replace(worst, silent_buckets=1, failing_writes=1, kept_out_blocks=1, refused_tenants=1)
-    worst = replace(worst, refused_tables=1, unpublished_tables=1, quarantined_chunks=1, bad_files=1)
-    troubles = verdict(worst)[:-1]
+    worst = replace(IDLE, parked_jobs=1, ready_queues=1, polling_workers=0, live_jobs=100, failing_jobs="2 jobs fail")
+    worst = replace(worst, unsafe_database="fsync is off", log_behind="the log is behind", failing_writers=1)
+    worst = replace(worst, broken_builds=["build 1 fails"], isolation_stop="4 of 5", expiring_credentials=1)
+    worst = replace(worst, not_counting="never counted", paused=["lane x"])
+    troubles = verdict(worst, LANES)[:-1]
     assert len(troubles) == 12
-    assert all(notice.place for notice in troubles)
+    assert all(notice.address.startswith("/admin/") for notice in troubles)

@@ -12,11 +12,11 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
-from engine.core.metrics import SERVICE_METRICS
 from tests.block_factory import block_meta, segment_ids
 from tests.webadmin.probes import probe
 from tests.webadmin.service import REASON, Service
 from webadmin.base.access.services import issue_worker_credential
+from webadmin.base.lane_manifest import service_metrics
 from webadmin.progress.services import count_log
 
 
@@ -34,7 +34,7 @@ def scrape() -> dict[tuple[str, tuple[str, ...]], float]:
 def test_what_is_shown_is_what_is_listed(service: Service) -> None:
     text = probe("/metrics").content.decode()
     shown = {family.name: family for family in text_string_to_metric_families(text)}
-    for metric in SERVICE_METRICS:
+    for metric in service_metrics():
         family = shown.pop(metric.name.removesuffix("_total"))
         assert family.type == metric.kind
         assert family.documentation == metric.meaning
@@ -118,7 +118,7 @@ def test_metrics_need_the_token_where_one_is_set(db: None, settings: object) -> 
     assert Client().get("/metrics", headers={"Authorization": "Bearer s3cret"}).status_code == 200
 
 
-@pytest.mark.parametrize("metric", SERVICE_METRICS, ids=lambda metric: metric.name)
+@pytest.mark.parametrize("metric", service_metrics(), ids=lambda metric: metric.name)
 def test_names_keep_the_rules(metric: object) -> None:
     assert metric.name.startswith("lithify_")
     assert (metric.kind == "counter") == metric.name.endswith("_total")

@@ -34,7 +34,7 @@ def _fresh_sums(db: None) -> None:
 
 def notices() -> list[str]:
     context = front_page(RequestFactory().get("/"), {})
-    return [notice.text.replace("\N{NO-BREAK SPACE}", " ") for notice, _ in context["notices"]]
+    return [notice.text.replace("\N{NO-BREAK SPACE}", " ") for notice in context["notices"]]
 
 
 def drain_at_a_rate(service: Service) -> None:

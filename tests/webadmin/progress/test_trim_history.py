@@ -10,7 +10,7 @@ import pytest
 from django.db.models import F
 
 from tasks.beat import PERIODIC_JOBS, TRIM_TASK
-from tasks.control.sweeps import trim_history as trim_task
+from tasks.control.history import trim_history as trim_task
 from tests.webadmin.service import REASON, Service, check_invariants
 from webadmin.progress.services import count_log
 from webadmin.progress.services.trim_history import trim_history

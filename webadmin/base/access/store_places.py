@@ -6,11 +6,10 @@ catalog imported without a copy must not be in a table or bucket, where compacti
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from django.apps import apps
 from django.conf import settings
 
 from engine.storage import StorageError, is_local, open_store
@@ -78,14 +77,24 @@ class ImportedObjects:
         return path.startswith(inner) or (self.is_prefix and inner.startswith(path))
 
 
+_stores: list[Callable[[], Iterable[UsedStore]]] = []
+_imports: list[Callable[[], Iterable[ImportedObjects]]] = []
+
+
+def register_stores(stores: Callable[[], Iterable[UsedStore]]) -> None:
+    """Register a function that returns stores of a lane."""
+    _stores.append(stores)
+
+
+def register_imports(imports: Callable[[], Iterable[ImportedObjects]]) -> None:
+    """Register a function that returns what a lane imported without a copy, what can be restored included."""
+    _imports.append(imports)
+
+
 def imported_objects() -> Iterator[ImportedObjects]:
-    """Yield what the repositories of the catalog have imported, repositories that can be restored included."""
-    columns = ("repository__tenant", "repository__name", "folder_url", "key", "is_prefix")
-    rows = apps.get_model("catalog", "ImportedPlace").objects.order_by("id")
-    for tenant, name, folder_url, key, is_prefix in rows.values_list(*columns).iterator():
-        yield ImportedObjects(
-            repository=f"{tenant}/{name}", tenant=tenant, folder_url=folder_url, key=key, is_prefix=is_prefix
-        )
+    """Yield what lanes have imported without a copy."""
+    for imports in _imports:
+        yield from imports()
 
 
 def imports_in_new_store(url: str) -> ImportedObjects | None:
@@ -104,16 +113,13 @@ def imports_in_stores() -> Iterator[tuple[UsedStore, ImportedObjects]]:
 
 
 def used_stores() -> Iterator[UsedStore]:
-    """Yield the stores of the settings, the buckets of blocks and the tables; catalogs are within the object store."""
+    """Yield the stores of the settings, and those of lanes that are outside of the object store."""
     yield UsedStore(name=OBJECTS, url=settings.OBJECT_STORE_URL, place=locate_store(settings.OBJECT_STORE_URL))
     yield UsedStore(
         name=TABLES, url=settings.TABLES_URL, place=locate_store(settings.TABLES_URL), is_root_of_tables=True
     )
-    for name, url in apps.get_model("tsdb", "Bucket").objects.order_by("id").values_list("name", "url"):
-        yield UsedStore(name=f"bucket {name}", url=url, place=locate_store(url))
-    tables = apps.get_model("tables", "DataSource").objects.order_by("id")
-    for tenant, name, url in tables.values_list("tenant", "name", "url"):
-        yield UsedStore(name=f"table {tenant}/{name}", url=url, place=locate_store(url), tenant=tenant, is_table=True)
+    for stores in _stores:
+        yield from stores()
 
 
 def conflict_of_new_store(url: str, *, is_table: bool) -> UsedStore | None:

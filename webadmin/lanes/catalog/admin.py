@@ -15,8 +15,7 @@ from webadmin.adminkit import formatting as show
 from webadmin.adminkit.filters import StateFilter
 from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.read_only import BoundedChangeList, ReadOnlyAdmin
-from webadmin.adminkit.sections import Section
-from webadmin.adminkit.verdict import Notice
+from webadmin.adminkit.sections import Notice, Section
 from webadmin.lanes.catalog.branch_loads import watched_branches
 from webadmin.lanes.catalog.compaction_orders import BRANCH_ORDERS, REPOSITORY_ORDERS
 from webadmin.lanes.catalog.compaction_sections import TONES, compaction_sections, took_text

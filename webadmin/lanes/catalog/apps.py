@@ -22,7 +22,10 @@ class CatalogConfig(AppConfig):
     )
 
     def ready(self) -> None:
+        from webadmin.base.access.store_places import register_imports
         from webadmin.lanes.catalog.compact_lane import CatalogLane
+        from webadmin.lanes.catalog.imports import repository_imports
         from webadmin.schedule.lanes import register
 
         register(CatalogLane())
+        register_imports(repository_imports)

@@ -19,6 +19,7 @@ from engine.protocol.messages import FailureReason
 from engine.schedule.errors import ResultRefused
 from engine.schedule.explain import Explanation
 from engine.schedule.model import JobResult
+from webadmin.adminkit.overview import LaneOverview
 from webadmin.adminkit.sections import Section
 from webadmin.base.database.dialect import locked
 from webadmin.lanes.catalog.compaction_sections import job_sections
@@ -27,6 +28,7 @@ from webadmin.lanes.catalog.explain import explain_branch, explain_repository
 from webadmin.lanes.catalog.lane_models import Compaction
 from webadmin.lanes.catalog.lane_report import branches_waiting, repositories_kept
 from webadmin.lanes.catalog.models import Build, Repository
+from webadmin.lanes.catalog.overview import catalog_overview
 from webadmin.lanes.catalog.places import files_of, metarange_of, prefix_of
 from webadmin.lanes.catalog.samples import catalog_samples
 from webadmin.lanes.catalog.services.compaction.end_compactions import basis_of_row, close_compactions, refused_words
@@ -92,6 +94,9 @@ class CatalogLane(Lane):
 
     def samples(self, things_max: int) -> Iterable[tuple[str, list[Sample]]]:
         return catalog_samples(things_max)
+
+    def overview(self, now_ms: int) -> LaneOverview:
+        return catalog_overview()
 
     def holding(self, jobs: Sequence[Job]) -> set[int]:
         return set(_planned(jobs))

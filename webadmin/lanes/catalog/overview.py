@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from django.core.cache import cache
 
 from webadmin.adminkit import formatting as show
+from webadmin.adminkit.overview import LaneOverview
 from webadmin.adminkit.sections import Table
 from webadmin.base.access.confinement import cache_key
 from webadmin.lanes.catalog.models import Repository
@@ -59,4 +60,13 @@ def catalogs_table(rows: Sequence[CatalogStanding]) -> Table:
             for one in rows[:REPOSITORIES_SHOWN]
         ],
         more=show.link(show.list_address(Repository), f"{more} more") if more > 0 else "",
+    )
+
+
+def catalog_overview() -> LaneOverview:
+    """Return the state of catalogs for the front page."""
+    rows = catalog_standings()
+    return LaneOverview(
+        wide_sections=[catalogs_table(rows)] if rows else [],
+        holds=show.counted(len(rows), "repository") if rows else "",
     )

@@ -9,9 +9,8 @@ from django.conf import settings
 from django.utils.safestring import SafeString
 
 from webadmin.adminkit import formatting as show
-from webadmin.adminkit.sections import Facts, Section, Table
+from webadmin.adminkit.sections import Facts, Notice, Section, Table
 from webadmin.adminkit.setting_words import number_text
-from webadmin.adminkit.verdict import Notice
 from webadmin.base.access.models import AuditEntry
 from webadmin.base.database.dialect import clock_ms
 from webadmin.lanes.catalog.branch_loads import WatchedBranch, watched_branches

@@ -18,6 +18,13 @@ class IndexConfig(AppConfig):
             ],
         ),
         Group(
+            12,
+            "Schedule",
+            [
+                Link("Quarantine", "coronavirus", "profiles.quarantine"),
+            ],
+        ),
+        Group(
             20,
             "Profiles",
             [

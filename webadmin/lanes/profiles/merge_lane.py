@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db.models import Max, QuerySet
+
 from engine.core.errors import LithifyError
 from engine.formats.profile_block.model import DATASET_PROFILES, BlockMeta
 from engine.lanes.profiles.completion import CompletionFacts, check_result
@@ -17,17 +19,20 @@ from engine.schedule.errors import ResultRefused
 from engine.schedule.explain import Explanation
 from engine.schedule.limits import Scope
 from engine.schedule.model import JobResult
+from webadmin.adminkit.overview import LaneOverview
 from webadmin.adminkit.sections import Section
 from webadmin.base.database.dialect import among, ask, ask_rows, together
 from webadmin.lanes.profiles.admin import block_page
+from webadmin.lanes.profiles.admin.overview import profiles_overview
 from webadmin.lanes.profiles.errors import BlockRefused
 from webadmin.lanes.profiles.explain import explain_blocks, explain_letters
-from webadmin.lanes.profiles.level_models import LevelQueue
+from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
 from webadmin.lanes.profiles.lone_blocks import lone_blocks, release_since
 from webadmin.lanes.profiles.masks import HIDING, JobMasks, job_masks
 from webadmin.lanes.profiles.models import AcceptedId, Block
 from webadmin.lanes.profiles.operator_queries import queued_blocks
 from webadmin.lanes.profiles.planning.lane_write import ProfilesWrite
+from webadmin.lanes.profiles.planning.log_flow import ProfileFlow
 from webadmin.lanes.profiles.planning.poll_planning import READY_AT, ProfilePlans, read_plans
 from webadmin.lanes.profiles.registration import BlockRegistration, check_registration
 from webadmin.lanes.profiles.samples import profile_samples
@@ -62,6 +67,7 @@ class ProfilesLane(Lane):
     ready_at_sql = READY_AT
     keeps_wall_time = False
     ends_early = True
+    flow = ProfileFlow()
 
     def specs(self, jobs: Sequence[Job], fence: int) -> dict[int, dict[str, Any]]:
         by_id = {job.id: job for job in jobs}
@@ -161,6 +167,15 @@ class ProfilesLane(Lane):
 
     def samples(self, things_max: int) -> Iterable[tuple[str, list[Sample]]]:
         return profile_samples()
+
+    def queue_rows(self) -> QuerySet[LevelQueue]:
+        return LevelQueue.objects.all()
+
+    def job_bytes_max(self) -> int:
+        return int(LevelPolicy.objects.aggregate(most=Max("bytes_max"))["most"] or 0)
+
+    def overview(self, now_ms: int) -> LaneOverview:
+        return profiles_overview(now_ms)
 
     def holding(self, jobs: Sequence[Job]) -> set[int]:
         owned = Block.objects.filter(owner_job__in=jobs, state=BlockState.OWNED)

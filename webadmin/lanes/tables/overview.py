@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from django.core.cache import cache
 
 from webadmin.adminkit import formatting as show
-from webadmin.adminkit.sections import Table
+from webadmin.adminkit.overview import LaneOverview
+from webadmin.adminkit.sections import Notice, Table
 from webadmin.base.access.confinement import cache_key
 from webadmin.lanes.tables.admin.source_sections import clears, manifest_words, state_badge, timeline_link
-from webadmin.lanes.tables.models import DataSource
+from webadmin.lanes.tables.models import BadFile, Chunk, DataSource
 from webadmin.lanes.tables.standing import SourceStanding, standings
 
 TABLES_SHOWN = 8
@@ -62,3 +63,32 @@ def tables_table(rows: Sequence[TableStanding]) -> Table:
         ],
         more=show.link(show.list_address(DataSource), f"{more} more") if more > 0 else "",
     )
+
+
+def tables_overview() -> LaneOverview:
+    """Return the state of tables for the front page."""
+    rows = table_standings()
+    return LaneOverview(
+        notices=list(_notices(rows)),
+        wide_sections=[tables_table(rows)] if rows else [],
+        holds=show.counted(len(rows), "table") if rows else "",
+    )
+
+
+def _notices(rows: Sequence[TableStanding]) -> Iterator[Notice]:
+    tables = show.list_address(DataSource)
+    if unpublished := sum(bool(one.source.publish_error) for one in rows):
+        text = f"{show.counted(unpublished, 'table')} with readers behind: the manifest cannot be written."
+        yield Notice(tone="bad", text=text, address=tables)
+    if stuck := sum(one.now.stuck for one in rows):
+        text = f"{show.counted(stuck, 'chunk')} of tables stuck: worth compacting, and of no task."
+        yield Notice(tone="bad", text=text, address=tables)
+    if bad_files := sum(one.now.bad_files for one in rows):
+        text = f"{show.counted(bad_files, 'file')} of tables kept out: cannot be read, with the reason."
+        yield Notice(tone="warn", text=text, address=show.list_address(BadFile))
+    if quarantined := sum(one.now.quarantined for one in rows):
+        text = f"{show.counted(quarantined, 'chunk')} of tables set aside after failures, until released."
+        yield Notice(tone="warn", text=text, address=show.list_address(Chunk, state="quarantined"))
+    if refused := sum(bool(one.source.refusal) for one in rows):
+        text = f"{show.counted(refused, 'table')} not planned, with the reason."
+        yield Notice(tone="warn", text=text, address=tables)

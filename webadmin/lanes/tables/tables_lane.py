@@ -20,12 +20,14 @@ from engine.protocol.messages import FailureReason
 from engine.schedule.errors import ResultRefused
 from engine.schedule.explain import Explanation
 from engine.schedule.model import JobResult
+from webadmin.adminkit.overview import LaneOverview
 from webadmin.adminkit.sections import Section
 from webadmin.lanes.tables.admin.job_sections import job_sections
 from webadmin.lanes.tables.explain import explain_path, explain_table
 from webadmin.lanes.tables.lane_report import table_troubles, tables_kept, tables_waiting
 from webadmin.lanes.tables.merge_specs import PlannedTask, check_result, planned_tasks, spec_of
 from webadmin.lanes.tables.models import Chunk, DataSource
+from webadmin.lanes.tables.overview import tables_overview
 from webadmin.lanes.tables.samples import table_samples
 from webadmin.lanes.tables.services.admit_tasks import follow_commits
 from webadmin.lanes.tables.services.commit_tasks import Completion, commit_tasks
@@ -98,6 +100,9 @@ class TablesLane(Lane):
 
     def samples(self, things_max: int) -> Iterable[tuple[str, list[Sample]]]:
         return table_samples(things_max)
+
+    def overview(self, now_ms: int) -> LaneOverview:
+        return tables_overview()
 
     def holding(self, jobs: Sequence[Job]) -> set[int]:
         open_tasks = Task.objects.filter(job__in=[job.id for job in jobs], state=TaskState.OPEN)

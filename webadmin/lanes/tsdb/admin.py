@@ -18,9 +18,8 @@ from webadmin.adminkit import formatting as show
 from webadmin.adminkit.filters import StateFilter
 from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.read_only import BoundedChangeList, ReadOnlyAdmin
-from webadmin.adminkit.sections import Facts, Picture, Section, Table
+from webadmin.adminkit.sections import Facts, Notice, Picture, Section, Table
 from webadmin.adminkit.state_word import StateWord
-from webadmin.adminkit.verdict import Notice
 from webadmin.base.database import dialect
 from webadmin.lanes.tsdb.block_cells import TenantFilter, blocks_table
 from webadmin.lanes.tsdb.bucket_orders import ADOPT, CHANGE, WITHDRAW

@@ -15,8 +15,7 @@ from webadmin.adminkit import formatting as show
 from webadmin.adminkit.filters import StateFilter
 from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.read_only import ReadOnlyAdmin
-from webadmin.adminkit.sections import Facts, Section, Table
-from webadmin.adminkit.verdict import Notice
+from webadmin.adminkit.sections import Facts, Notice, Section, Table
 from webadmin.base.database import dialect
 from webadmin.lanes.tsdb.block_cells import TenantFilter, block_state
 from webadmin.lanes.tsdb.bucket_orders import RELEASE

@@ -25,7 +25,10 @@ class TsdbConfig(AppConfig):
     )
 
     def ready(self) -> None:
+        from webadmin.base.access.store_places import register_stores
         from webadmin.lanes.tsdb.merge_lane import TsdbLane
+        from webadmin.lanes.tsdb.stores import bucket_stores
         from webadmin.schedule.lanes import register
 
         register(TsdbLane())
+        register_stores(bucket_stores)

@@ -25,11 +25,13 @@ from engine.protocol.messages import FailureReason
 from engine.schedule.errors import ResultRefused
 from engine.schedule.explain import Explanation
 from engine.schedule.model import JobResult
+from webadmin.adminkit.overview import LaneOverview
 from webadmin.adminkit.sections import Section
 from webadmin.lanes.tsdb.explain import explain_blocks
 from webadmin.lanes.tsdb.job_sections import job_sections
 from webadmin.lanes.tsdb.lane_report import blocks_kept, bucket_troubles, compactions_waiting
 from webadmin.lanes.tsdb.models import Block, Bucket, BucketTenant, Group, Part
+from webadmin.lanes.tsdb.overview import tsdb_overview
 from webadmin.lanes.tsdb.policies import allows_partitions, layout_of
 from webadmin.lanes.tsdb.samples import tsdb_samples
 from webadmin.lanes.tsdb.services.complete_groups import Completion, complete_parts, samples_owned, samples_written
@@ -113,6 +115,9 @@ class TsdbLane(Lane):
 
     def samples(self, things_max: int) -> Iterable[tuple[str, list[Sample]]]:
         return tsdb_samples(things_max)
+
+    def overview(self, now_ms: int) -> LaneOverview:
+        return tsdb_overview()
 
     def holding(self, jobs: Sequence[Job]) -> set[int]:
         open_parts = Part.objects.filter(job__in=jobs, group__state=GroupState.OPEN, is_done=False)

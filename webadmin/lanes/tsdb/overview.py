@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from webadmin.adminkit import formatting as show
-from webadmin.adminkit.sections import Table
+from webadmin.adminkit.overview import LaneOverview
+from webadmin.adminkit.sections import Notice, Table
 from webadmin.base.database import dialect
-from webadmin.lanes.tsdb.models import Bucket
-from webadmin.lanes.tsdb.standing import BucketStanding, bucket_state
+from webadmin.lanes.tsdb.models import BlockQuarantine, Bucket, BucketTenant, OutboxStep
+from webadmin.lanes.tsdb.standing import BucketStanding, bucket_standings, bucket_state
 
 BUCKETS_SHOWN = 8
 
@@ -41,3 +42,40 @@ def buckets_table(standings: Sequence[BucketStanding]) -> Table:
         ],
         more=show.link(show.list_address(Bucket), f"{more} more") if more > 0 else "",
     )
+
+
+def tsdb_overview() -> LaneOverview:
+    """Return the state of buckets for the front page."""
+    rows = bucket_standings()
+    ahead = sum(one.compactions for one in rows)
+    return LaneOverview(
+        notices=list(_notices(rows)),
+        wide_sections=[buckets_table(rows)] if rows else [],
+        ahead=f"{show.counted(ahead, 'compaction')} of buckets ahead, no job for them yet" if ahead else "",
+        holds=f"{show.counted(len(rows), 'bucket')} of Prometheus blocks" if rows else "",
+    )
+
+
+def _notices(rows: Sequence[BucketStanding]) -> Iterator[Notice]:
+    buckets = show.list_address(Bucket)
+    if silent := sum(bool(one.bucket.scan_error) and not one.bucket.is_paused for one in rows):
+        text = f"{show.counted(silent, 'bucket')} of Prometheus blocks not read: the last scan broke off."
+        yield Notice(tone="bad", text=text, address=buckets)
+    if failing := sum(one.failing_writes for one in rows):
+        text = f"{show.counted(failing, 'write')} to buckets refused: results are not seen yet; tried again."
+        yield Notice(tone="bad", text=text, address=show.list_address(OutboxStep, now="open"))
+    if parts := sum(one.parts for one in rows):
+        text = (
+            f"{show.counted(parts, 'published block')} of buckets may be deleted as duplicates by another compactor: "
+            "parts of groups in buckets that do not allow parts."
+        )
+        yield Notice(tone="bad", text=text, address=buckets)
+    if kept_out := sum(one.kept_out for one in rows):
+        text = f"{show.counted(kept_out, 'block')} of buckets kept out: cannot be read, with file and offset."
+        yield Notice(tone="warn", text=text, address=show.list_address(BlockQuarantine, released_at_ms__isnull=1))
+    if refused := sum(one.refused for one in rows):
+        text = f"{show.counted(refused, 'tenant')} of buckets not planned, with the reason."
+        yield Notice(tone="warn", text=text, address=show.list_address(BucketTenant, state="refused"))
+    if too_large := sum(one.too_large for one in rows):
+        text = f"{show.counted(too_large, 'group')} of buckets not merged: too large, and not to be cut."
+        yield Notice(tone="warn", text=text, address=buckets)

@@ -18,8 +18,7 @@ from webadmin.adminkit import formatting as show
 from webadmin.adminkit.filters import ExactFilter, LevelFilter, ShardFilter, TenantNameFilter
 from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.read_only import ReadOnlyAdmin
-from webadmin.adminkit.sections import Facts, Json, Section, Table
-from webadmin.adminkit.verdict import Notice
+from webadmin.adminkit.sections import Facts, Json, Notice, Section, Table
 from webadmin.base.database import dialect
 from webadmin.schedule import operator_queries as queries
 from webadmin.schedule.admin import job_page

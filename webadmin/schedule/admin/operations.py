@@ -201,9 +201,9 @@ class IsolationStopAdmin(OrderedAdmin):
     list_display = ("state_cell", "lane", "place", "reason", "stopped", "who", "why_cell")
     shortcuts = (("Open", "ended_at_ms__isnull=1"), ("Decided", "ended_at_ms__isnull=0"))
     about = (
-        "Quarantine stops when over a fifth of the recent sources of a table, of a tenant of a bucket, or of all "
-        "profiles fail alone, cannot be read or are missing: then the store is suspected, not the sources. Nothing "
-        "more is kept out there until somebody decides."
+        "Quarantine stops when over a fifth of the recent sources of a place (a table, a tenant of a bucket, the "
+        "whole index) fail alone, cannot be read or are missing: then the store is suspected, not the sources. "
+        "Nothing more is kept out there until somebody decides."
     )
     empty_list = "Quarantine was never stopped."
     orders = (orders.DECIDE,)

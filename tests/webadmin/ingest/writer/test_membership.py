@@ -125,7 +125,7 @@ def test_a_store_that_refuses_segments_is_on_the_front_page_until_it_accepts_the
         error[0] = text
         member.beat()
         member.beat()
-        notices = [notice.text for notice, _ in front_page(rf.get("/"), {})["notices"]]
+        notices = [notice.text for notice in front_page(rf.get("/"), {})["notices"]]
         told.append([text for text in notices if text.startswith("Pushes are refused: ")])
     [words] = told[1]
     assert words.endswith("could not store segments at the last attempt: no space left.")

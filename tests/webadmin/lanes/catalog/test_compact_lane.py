@@ -241,7 +241,7 @@ def test_after_its_last_failure_the_branch_rests_and_is_tried_again(compactor: C
     assert (now.failed, now.running) == (1, 0)
     told = dict(dict(catalog_samples(1))["lithify_catalog_compactions"])
     assert told["acme", "repo", "failed"] == 1, "the alert LithifyBranchesSlow counts it"
-    notices = [notice.text for notice, _ in front_page(rf.get("/"), {})["notices"]]
+    notices = [notice.text for notice in front_page(rf.get("/"), {})["notices"]]
     assert any(text.replace("\xa0", " ").startswith("1 job parked; keeps ") for text in notices), notices
     assert "parked" in [blocker["code"] for blocker in probe("/progressz").json()["blockers"]]
     assert "compactions fail" in state_badge(catalog.repository, now)

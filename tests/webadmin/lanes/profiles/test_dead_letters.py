@@ -11,7 +11,7 @@ from django.db import OperationalError
 from engine.formats.profile_block.container.metadata import encode_metadata
 from engine.formats.profile_block.container.object_names import block_key, dead_letter_key
 from engine.storage import ObjectNotFound, ObjectStore, StorageError, open_store
-from tasks.control.dead_letters import recover_dead_letters
+from tasks.lanes.profiles.dead_letters import recover_dead_letters
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import Service, check_invariants
 from webadmin.base.access.models import AuditEntry

@@ -21,7 +21,7 @@ from engine.formats.profile_block.container.metadata import encode_metadata
 from engine.formats.profile_block.container.object_names import block_key, dead_letter_key
 from engine.storage import ObjectInfo, ObjectStore, StorageError, open_store
 from engine.storage.local import LocalStore
-from tasks.control.sweeps import write_log_position
+from tasks.control.history import write_log_position
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.lanes.profiles.test_bucket_and_index import add, age, compact, make_due, orphan, put
 from tests.webadmin.lanes.profiles.test_restore import EVENTS, History

@@ -15,8 +15,7 @@ from engine.core import ulids
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.filters import TIME_SPANS, LevelFilter, ShardFilter, TenantRowFilter
 from webadmin.adminkit.read_only import ReadOnlyAdmin
-from webadmin.adminkit.sections import Section
-from webadmin.adminkit.verdict import Notice
+from webadmin.adminkit.sections import Notice, Section
 from webadmin.lanes.profiles import operator_queries as queries
 from webadmin.lanes.profiles.admin import block_page
 from webadmin.lanes.profiles.explain import explain_block_row

@@ -19,8 +19,7 @@ from engine.lanes.profiles.plan.retention import DAY_MS
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.filters import TenantNameFilter, TenantRowFilter
 from webadmin.adminkit.orders import OrderedAdmin
-from webadmin.adminkit.sections import Facts, Section, Table
-from webadmin.adminkit.verdict import Notice
+from webadmin.adminkit.sections import Facts, Notice, Section, Table
 from webadmin.lanes.profiles import deletion_queries as queries
 from webadmin.lanes.profiles.admin import deletion_page as page
 from webadmin.lanes.profiles.admin.deletion_orders import HOLD_ORDERS, REQUEST_DELETION, RETENTION_ORDERS

@@ -8,8 +8,7 @@ from typing import Any
 from django.utils.safestring import SafeString
 
 from webadmin.adminkit import formatting as show
-from webadmin.adminkit.sections import Facts, Table
-from webadmin.adminkit.verdict import Notice
+from webadmin.adminkit.sections import Facts, Notice, Table
 from webadmin.base.access.queries import audit_of
 from webadmin.lanes.profiles.deletion_models import DeleteRequest, DeleteState, DeletionCertificate
 from webadmin.lanes.profiles.deletion_queries import COUNTED_MAX, RequestProgress

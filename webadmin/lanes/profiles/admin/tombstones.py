@@ -13,8 +13,7 @@ from unfold.decorators import display
 
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.read_only import ReadOnlyAdmin
-from webadmin.adminkit.sections import Facts, Section
-from webadmin.adminkit.verdict import Notice
+from webadmin.adminkit.sections import Facts, Notice, Section
 from webadmin.lanes.profiles import deletion_queries as queries
 from webadmin.lanes.profiles.models import RemovalCause, Tombstone
 from webadmin.schedule.operator_queries import command_now_ms, with_now

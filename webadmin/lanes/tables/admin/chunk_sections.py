@@ -10,8 +10,7 @@ from django.utils.safestring import SafeString
 
 from engine.lanes.tables.plan.model import PRIORITY_UNIT
 from webadmin.adminkit import formatting as show
-from webadmin.adminkit.sections import Facts, Section, Table
-from webadmin.adminkit.verdict import Notice
+from webadmin.adminkit.sections import Facts, Notice, Section, Table
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.models import Chunk, ChunkOrder, Policy, Segment
 from webadmin.lanes.tables.states import ChunkOrderKind, ChunkOutcome, ChunkStanding, SegmentState

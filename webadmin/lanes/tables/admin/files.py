@@ -14,8 +14,7 @@ from webadmin.adminkit import formatting as show
 from webadmin.adminkit.filters import StateFilter
 from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.read_only import ReadOnlyAdmin
-from webadmin.adminkit.sections import Facts, Json, Section
-from webadmin.adminkit.verdict import Notice
+from webadmin.adminkit.sections import Facts, Json, Notice, Section
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.admin.chunk_sections import chunk_name_of
 from webadmin.lanes.tables.admin.list_filters import SourceFilter

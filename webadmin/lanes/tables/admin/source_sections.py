@@ -9,8 +9,7 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from webadmin.adminkit import formatting as show
-from webadmin.adminkit.sections import Facts, Section, Table
-from webadmin.adminkit.verdict import Notice
+from webadmin.adminkit.sections import Facts, Notice, Section, Table
 from webadmin.base.access.models import AuditEntry
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.admin.chunk_sections import chunk_name_of

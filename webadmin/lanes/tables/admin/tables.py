@@ -15,8 +15,7 @@ from engine.lanes.tables.plan.model import PRIORITY_UNIT
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.read_only import BoundedChangeList, ReadOnlyAdmin
-from webadmin.adminkit.sections import Facts, Section, Table
-from webadmin.adminkit.verdict import Notice
+from webadmin.adminkit.sections import Facts, Notice, Section, Table
 from webadmin.lanes.tables.admin.chunk_sections import (
     OUTCOME_TONES,
     chunk_name,

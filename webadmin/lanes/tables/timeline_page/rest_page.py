@@ -9,8 +9,7 @@ from django.template.response import TemplateResponse
 from engine.core.formatting import format_time
 from engine.schedule.errors import SnapshotRefused
 from webadmin.adminkit import formatting as show
-from webadmin.adminkit.sections import Facts, Section, Table
-from webadmin.adminkit.verdict import Notice
+from webadmin.adminkit.sections import Facts, Notice, Section, Table
 from webadmin.lanes.tables.admin.source_sections import again_table, timeline_link
 from webadmin.lanes.tables.churn import AGAIN_DAYS, AGAIN_MIN, read_churn
 from webadmin.lanes.tables.errors import TableRefused

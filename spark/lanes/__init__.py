@@ -1,0 +1,1 @@
+"""One package per lane: its merge on Spark, and a manifest."""

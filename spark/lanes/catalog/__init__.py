@@ -1,0 +1,1 @@
+"""Catalogs on Spark."""

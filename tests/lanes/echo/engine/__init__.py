@@ -1,0 +1,1 @@
+"""Specification, plan and merge of text files."""

@@ -1,0 +1,1 @@
+"""Django app that owns the registered text files."""
