@@ -180,8 +180,10 @@ SPECTACULAR_SETTINGS = {
     # Both serializers call their field "limit": without names of their own the schema would number them.
     "ENUM_NAME_OVERRIDES": {
         "ScheduleLimitEnum": "webadmin.schedule.api.operation_serializers.LIMITS",
-        "PushLimitEnum": "webadmin.ingest.push_limits_api.NAMES",
+        "PushLimitEnum": "webadmin.ingest.actions.NAMES",
         "ChunkOrderEnum": "webadmin.lanes.tables.api.serializers.KINDS",
+        "PauseModeEnum": "webadmin.schedule.api.operation_serializers.MODES",
+        "RegistrationModeEnum": "webadmin.lanes.tables.registration_actions.MODES",
     },
 }
 

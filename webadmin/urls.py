@@ -30,6 +30,8 @@ urlpatterns = [
     path("api/v1/", include("webadmin.lanes.profiles.urls")),
     path("api/v1/", include("webadmin.placement.urls")),
     path("api/v1/", include("webadmin.lanes.tables.urls")),
+    path("api/v1/", include("webadmin.lanes.tsdb.urls")),
+    path("api/v1/", include("webadmin.lanes.catalog.urls")),
     path("lakefs/api/v1/", include("webadmin.lanes.catalog.api.urls")),
     path("", include("webadmin.ingest.urls")),
     path("", include("webadmin.query.urls")),

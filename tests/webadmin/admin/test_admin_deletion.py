@@ -185,7 +185,7 @@ def test_a_tombstone_shows_why_its_object_still_exists(operator: Client) -> None
 
 
 def test_a_changed_form_is_previewed_again_before_it_is_applied(operator: Client, service: Service) -> None:
-    address = reverse("admin:profiles_retentionrule_order", args=["set-retention"])
+    address = reverse("admin:profiles_retentionrule_action", args=["set-retention"])
     form = {"tenant": "acme", "keep_days": "70", "why": "w", "step": "preview"}
     seen = operator.post(address, form).context["previewed"]
     answer = operator.post(address, form | {"keep_days": "7", "step": "apply", "previewed": seen})

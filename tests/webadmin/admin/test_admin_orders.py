@@ -31,7 +31,7 @@ from webadmin.schedule.services.change_limit import limit_in_force
 
 EVERYTHING = Scope(ScopeKind.GLOBAL)
 LIMIT = {
-    "name": "failures_max",
+    "limit": "failures_max",
     "scope_kind": "global",
     "scope_value": "",
     "value": "9",
@@ -41,7 +41,7 @@ LIMIT = {
 
 
 def order(model: type[Model], name: str) -> str:
-    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_order", args=[name])
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_action", args=[name])
 
 
 def give(operator: Client, model: type[Model], name: str, /, *ids: int, step: str = "apply", **values: str) -> str:
@@ -103,12 +103,12 @@ def test_several_stops_are_decided_at_once(operator: Client) -> None:
     [
         ({"value": "-1"}, "greater than or equal to 0"),
         ({"value": "2000"}, "outside 0 to 1000"),
-        ({"name": "lease_seconds", "scope_kind": "tenant", "scope_value": "acme"}, "cannot be set for a tenant"),
+        ({"limit": "lease_seconds", "scope_kind": "tenant", "scope_value": "acme"}, "cannot be set for a tenant"),
         ({"scope_value": "acme"}, "a global cannot be"),
         ({"why": ""}, "required"),
         ({"for_seconds": "0"}, "greater than or equal to 1"),
-        ({"name": "nothing"}, "valid choice"),
-        ({"name": "running_max", "scope_kind": "lane", "scope_value": "nosuch"}, "name one of catalog, profiles"),
+        ({"limit": "nothing"}, "valid choice"),
+        ({"limit": "running_max", "scope_kind": "lane", "scope_value": "nosuch"}, "name one of catalog, profiles"),
     ],
 )
 def test_errors_of_the_service_are_shown_at_the_form(
@@ -201,7 +201,7 @@ def test_users_with_view_permission_run_no_actions(db: None) -> None:
     job = rows.make_job("one", "parked")
     page = client.get(reverse("admin:progress_parkedjob_change", args=[job.pk]))
     assert page.status_code == 200
-    assert "/order/" not in page.content.decode()
+    assert "/action/" not in page.content.decode()
     assert client.get(order(ParkedJob, "requeue"), {"ids": job.pk}).status_code == 403
     assert client.post(order(ParkedJob, "requeue"), {"ids": job.pk, "step": "apply", "why": "x"}).status_code == 403
     job.refresh_from_db()
@@ -221,7 +221,7 @@ def test_an_unknown_order_is_not_found(operator: Client) -> None:
 def test_every_order_has_a_page(operator: Client) -> None:
     from django.contrib import admin
 
-    from webadmin.adminkit.orders import OrderedAdmin
+    from webadmin.adminkit.actions import ActionAdmin
 
     rows.fill()
     tsdb_rows.fill_tsdb()
@@ -229,9 +229,9 @@ def test_every_order_has_a_page(operator: Client) -> None:
     catalog_rows.fill_catalog()
     seen = 0
     for model, page in admin.site._registry.items():
-        if isinstance(page, OrderedAdmin):
+        if isinstance(page, ActionAdmin):
             row = model._default_manager.first()
-            for one in page.orders:
+            for one in page.operator_actions:
                 answer = operator.get(order(model, one.name), {"ids": row.pk})
                 assert answer.status_code == 200
                 assert "Preview" in answer.content.decode()

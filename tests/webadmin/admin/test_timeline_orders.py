@@ -16,9 +16,9 @@ from tests.webadmin.admin.timeline_rows import DAY_MS, MB, fill_timeline, make_c
 from webadmin.adminkit.setting_words import read_size, write_size
 from webadmin.base.access.models import AuditEntry
 from webadmin.lanes.tables import plan_preview
-from webadmin.lanes.tables.admin.policy_form import form_values
 from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOrder, DataSource, Policy, Segment
 from webadmin.lanes.tables.plan_preview import preview
+from webadmin.lanes.tables.policy_fields import form_values
 from webadmin.lanes.tables.states import ChunkOrderKind
 
 FIRST_MS = 20_000 * DAY_MS

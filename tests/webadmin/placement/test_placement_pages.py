@@ -159,7 +159,7 @@ def test_every_list_and_row_has_a_page(operator: Client, filled: Placement, mode
 
 def order_page(operator: Client, model: str, name: str, form: dict[str, object], ids: str = "") -> str:
     """Preview an order and give it; return the preview."""
-    address = reverse(f"admin:placement_{model}_order", args=[name], query={"ids": ids} if ids else None)
+    address = reverse(f"admin:placement_{model}_action", args=[name], query={"ids": ids} if ids else None)
     answer = operator.post(address, {**form, "ids": ids, "why": "w", "step": "preview"})
     assert answer.status_code == 200
     text = answer.content.decode()
@@ -200,7 +200,7 @@ def test_an_instance_is_drained_and_the_ring_sized_with_the_mouse(operator: Clie
 
 
 def test_an_invalid_pin_is_shown_at_the_form(operator: Client, filled: Placement) -> None:
-    address = reverse("admin:placement_placementoverride_order", args=["set"])
+    address = reverse("admin:placement_placementoverride_action", args=["set"])
     for shards in ("one", "9999", "0"):
         form = {"tenant": "acme", "dataset": "web", "shards": shards, "why": "w", "step": "apply"}
         answer = operator.post(address, form)

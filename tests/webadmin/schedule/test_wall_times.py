@@ -99,8 +99,8 @@ def test_pages_of_orders_and_jobs_show_the_clock(lagging: Service) -> None:
     client.force_login(User.objects.create(username="operator", is_staff=True, is_superuser=True))
     page = client.get(reverse("admin:schedule_job_change", args=[Job.objects.get(name=spec.job).pk])).content.decode()
     assert f'title="{moment(assigned_ms)} UTC"' in page
-    address = reverse("admin:schedule_limitchange_order", args=["set-limit"])
-    fields = {"name": "failures_max", "scope_kind": "global", "value": "9", "for_seconds": "3600", "why": "x"}
+    address = reverse("admin:schedule_limitchange_action", args=["set-limit"])
+    fields = {"limit": "failures_max", "scope_kind": "global", "value": "9", "for_seconds": "3600", "why": "x"}
     preview = client.post(address, fields | {"step": "preview"}).content.decode()
     assert f"{moment(lagging.clock.now_ms + HOUR_MS)} UTC" in preview
     assert f"{moment(lagging.clock.now_ms)} UTC" in client.get("/admin/").content.decode()

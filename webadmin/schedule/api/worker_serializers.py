@@ -77,10 +77,3 @@ class PollResponseSerializer(serializers.Serializer):
     leases = LeaseSerializer(many=True)
     assignments = AssignmentSerializer(many=True)
     serial = serializers.IntegerField(min_value=0, max_value=COUNT_MAX)
-
-
-class ErrorSerializer(serializers.Serializer):
-    """Every error answer."""
-
-    code = serializers.CharField(help_text="stable and machine readable")
-    message = serializers.CharField(help_text="for people")

@@ -16,6 +16,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from webadmin.base.access.services import record_audit
+from webadmin.base.actions.action import Order
 from webadmin.schedule.command_log import CommandTime, move_head, read_time, take_head, write_command
 from webadmin.schedule.hindrances import unclaimable_jobs
 from webadmin.schedule.models import Command, Job, LogHead
@@ -27,15 +28,6 @@ from webadmin.schedule.register import JobFilter
 JOBS_PER_COMMAND = 200
 """How many jobs one command changes, which bounds how long the head is locked."""
 TARGET_MAX = 250
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """The actor and the reason of an action; a dry run only returns what would change."""
-
-    actor: str
-    why: str = ""
-    is_dry_run: bool = False
 
 
 QUEUE_IS_FULL = "the queue is full: raise its limit, or wait"

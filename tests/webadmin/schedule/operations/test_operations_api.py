@@ -181,7 +181,7 @@ def test_an_order_without_a_reason_is_refused(operator: Operator, name: str) -> 
             "scope_refused",
         ),
         ("pauses", {"mode": "pause", "scope": {"kind": "lane", "value": "nosuch"}}, 400, "scope_refused"),
-        ("limits", {"limit": "failures_max", "value": 9, "for_seconds": 0}, 400, "duration_refused"),
+        ("limits", {"limit": "failures_max", "value": 9, "for_seconds": 0}, 400, "invalid_message"),
         ("limits", {"limit": "failures_max", "value": 9, "for_seconds": 1e9}, 400, "invalid_message"),
         ("pauses", {"mode": "stop"}, 400, "invalid_message"),
         ("pauses", {"mode": "pause", "scope": {"kind": "job", "value": "j"}}, 400, "scope_refused"),

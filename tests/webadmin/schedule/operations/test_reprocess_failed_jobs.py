@@ -62,7 +62,7 @@ def test_deferred_jobs_are_selected_by_name_or_option(service: Service, order: O
     service.worker().take()
     cancel(JobFilter(everything=True), order=order)
     assert answer("--all")["changed"] == []
-    assert len(answer("--all", "--deferred")["changed"]) == 1
+    assert len(answer("--all", "--kind", "deferred")["changed"]) == 1
 
 
 def test_an_unknown_job_is_an_error_with_exit_code_1(service: Service, capsys: pytest.CaptureFixture[str]) -> None:

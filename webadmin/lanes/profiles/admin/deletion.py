@@ -16,19 +16,19 @@ from unfold.decorators import display
 
 from engine.lanes.profiles.plan.retention import DAY_MS
 from webadmin.adminkit import formatting as show
+from webadmin.adminkit.actions import ActionAdmin
 from webadmin.adminkit.filters import TenantNameFilter, TenantRowFilter
-from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.sections import Facts, Section, Table
 from webadmin.adminkit.verdict import Notice
 from webadmin.lanes.profiles import deletion_queries as queries
 from webadmin.lanes.profiles.admin import deletion_page as page
-from webadmin.lanes.profiles.admin.deletion_orders import HOLD_ORDERS, REQUEST_DELETION, RETENTION_ORDERS
+from webadmin.lanes.profiles.deletion_actions import HOLD_ACTIONS, REQUEST_DELETION, RETENTION_ACTIONS
 from webadmin.lanes.profiles.deletion_models import DeleteRequest, DeletionCertificate, LegalHold, RetentionRule
 from webadmin.schedule.operator_queries import command_now_ms, with_now
 
 
 @admin.register(RetentionRule)
-class RetentionRuleAdmin(OrderedAdmin):
+class RetentionRuleAdmin(ActionAdmin):
     """Retention rules by tenant."""
 
     list_display = ("tenant_cell", "keep", "before", "who", "why")
@@ -38,7 +38,7 @@ class RetentionRuleAdmin(OrderedAdmin):
         "is kept for 31 days. What is too old is dropped before planning, and by a control task every few minutes."
     )
     empty_list = "No rule: everybody's data is kept for 31 days."
-    orders = RETENTION_ORDERS
+    operator_actions = RETENTION_ACTIONS
 
     def heading(self, row: RetentionRule) -> str:
         return f"Retention of {page.whose(row.tenant)}"
@@ -92,7 +92,7 @@ class LastsFilter(admin.SimpleListFilter):
 
 
 @admin.register(LegalHold)
-class LegalHoldAdmin(OrderedAdmin):
+class LegalHoldAdmin(ActionAdmin):
     """Legal holds: tenants whose data is not removed."""
 
     list_display = ("tenant", "state", "since", "who", "why")
@@ -100,7 +100,7 @@ class LegalHoldAdmin(OrderedAdmin):
     shortcuts = (("Lasting", "now=lasts"), ("Over", "now=over"))
     about = "While a hold lasts, nothing of its tenant is removed, neither by retention nor by request."
     empty_list = "No holds: retention and delete requests apply to everybody."
-    orders = HOLD_ORDERS
+    operator_actions = HOLD_ACTIONS
 
     def heading(self, row: LegalHold) -> str:
         return f"Hold on {row.tenant}"
@@ -151,7 +151,7 @@ class RequestStateFilter(admin.SimpleListFilter):
 
 
 @admin.register(DeleteRequest)
-class DeleteRequestAdmin(OrderedAdmin):
+class DeleteRequestAdmin(ActionAdmin):
     """Delete requests, the latest first."""
 
     list_display = ("what", "state_cell", "deadline", "hidden", "who", "why")
@@ -162,7 +162,7 @@ class DeleteRequestAdmin(OrderedAdmin):
         "more, and a certificate says so."
     )
     empty_list = "Nobody has asked for data to be deleted."
-    orders = (REQUEST_DELETION,)
+    operator_actions = (REQUEST_DELETION,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeleteRequest]:
         return with_now(queries.requests_for_list(), command_now_ms())

@@ -1,32 +1,11 @@
-"""Request and response schemas of tables for OpenAPI; ``table_messages`` validates requests."""
+"""Responses about tables in the OpenAPI schema."""
 
 from __future__ import annotations
 
 from rest_framework import serializers
 
-from engine.lanes.tables.jobs import TIME_UNITS
 from webadmin.lanes.tables.api.order_messages import BAD_FILE_STATES, KINDS, ORDER_STATES
-from webadmin.lanes.tables.api.table_messages import CHUNK_STATES, MODES, SEGMENT_STATES, TASK_STATES
-from webadmin.schedule.api.operation_serializers import OrderSerializer
-
-
-class AlterTableSerializer(OrderSerializer):
-    """What is to be different."""
-
-    policy = serializers.DictField(required=False, help_text="settings by name; what is absent stays")
-    is_paused = serializers.BooleanField(required=False, help_text="nothing is planned while it is")
-
-
-class CreateTableSerializer(OrderSerializer):
-    """A table to create."""
-
-    name = serializers.CharField()
-    url = serializers.CharField(help_text="where its files lie or will lie")
-    time_column = serializers.CharField()
-    time_unit = serializers.ChoiceField(
-        [unit for unit in TIME_UNITS if unit], required=False, help_text="of a time column of whole numbers"
-    )
-    policy = serializers.DictField(required=False, help_text="settings by name; the others are the default")
+from webadmin.lanes.tables.api.table_messages import CHUNK_STATES, SEGMENT_STATES, TASK_STATES
 
 
 class TableSerializer(serializers.Serializer):
@@ -57,32 +36,11 @@ class AlteredSerializer(serializers.Serializer):
     changed = serializers.DictField()
 
 
-class OfferedFileSerializer(serializers.Serializer):
-    """A file to register."""
-
-    path = serializers.CharField(help_text="below the table's URL")
-    size = serializers.IntegerField(required=False, allow_null=True, help_text="bytes; asked of the store if absent")
-    checksum = serializers.CharField(required=False, help_text="an etag or CRC: tells it from another of the same size")
-
-
 class IntervalSerializer(serializers.Serializer):
     """A stretch of whole chunks, the end exclusive."""
 
     start_ms = serializers.IntegerField()
     end_ms = serializers.IntegerField()
-
-
-class DropSerializer(OrderSerializer, IntervalSerializer):
-    """A stretch that is to have no rows."""
-
-
-class RegisterSerializer(OrderSerializer):
-    """Files to bring in. ``start_ms`` and ``end_ms`` go with ``replace``."""
-
-    mode = serializers.CharField(required=False, help_text=f"{' or '.join(MODES)}; default: {MODES[0]}")
-    start_ms = serializers.IntegerField(required=False)
-    end_ms = serializers.IntegerField(required=False)
-    files = OfferedFileSerializer(many=True)
 
 
 class FileAnswerSerializer(serializers.Serializer):
@@ -178,18 +136,6 @@ class TaskListSerializer(serializers.Serializer):
     tasks = TaskSerializer(many=True)
 
 
-class OrderChunksSerializer(DropSerializer):
-    """What is wanted of chunks."""
-
-    kind = serializers.ChoiceField(KINDS)
-
-
-class EndOrdersSerializer(DropSerializer):
-    """What is not wanted any more."""
-
-    kind = serializers.ChoiceField(KINDS, required=False, help_text="default: both")
-
-
 class OrderedChunksSerializer(IntervalSerializer):
     """The whole chunks that an order is about."""
 
@@ -241,12 +187,6 @@ class BadFileSerializer(serializers.Serializer):
 
 class BadFileListSerializer(serializers.Serializer):
     files = BadFileSerializer(many=True)
-
-
-class ReleaseFilesSerializer(OrderSerializer):
-    """Files that were repaired."""
-
-    paths = serializers.ListField(child=serializers.CharField(), help_text="below the table's URL")
 
 
 class ReleasedFilesSerializer(serializers.Serializer):

@@ -17,6 +17,7 @@ from webadmin.base.access.store_places import conflict_of_new_store, folder_refu
 from webadmin.base.database.dialect import locked
 from webadmin.lanes.tsdb.models import NAME_MAX, URL_MAX, Bucket, BucketTenant
 from webadmin.lanes.tsdb.policies import layout_of, policy_of
+from webadmin.schedule.errors import NotFound
 from webadmin.schedule.services.operation import Order
 
 SETTINGS = (
@@ -82,6 +83,14 @@ def check_adoption(*, url: str, layout: str, name: str = "", **settings: Any) ->
     bucket = Bucket(name=(name or _name_of(url))[:NAME_MAX], url=url, layout=layout, **settings)
     _check(bucket)
     return bucket
+
+
+def find_bucket(name: str) -> Bucket:
+    """Return the bucket of this name. Raises NotFound."""
+    found = Bucket.objects.filter(name=name).first()
+    if found is None:
+        raise NotFound(f"no bucket {name!r}: adopt it first")
+    return found
 
 
 def _refuse_overlap(url: str) -> None:
