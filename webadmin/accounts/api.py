@@ -5,6 +5,8 @@ The scope ``credentials:manage`` can issue every other scope, so it is as powerf
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -28,7 +30,7 @@ class ListedCredentialSerializer(CredentialSerializer):
     warning = serializers.CharField(allow_blank=True, help_text="expires soon, expired, or empty")
 
 
-class CredentialListSerializer(serializers.Serializer):
+class CredentialListSerializer(serializers.Serializer[Any]):
     credentials = ListedCredentialSerializer(many=True)
 
 

@@ -28,7 +28,7 @@ SCOPE_LENGTH_MAX = 200
 HOUR = timedelta(hours=1)
 
 
-class CredentialSerializer(serializers.Serializer):
+class CredentialSerializer(serializers.Serializer[Any]):
     """A credential without its secrets."""
 
     name = serializers.CharField()
@@ -41,7 +41,7 @@ class CredentialSerializer(serializers.Serializer):
     revoked_at = serializers.DateTimeField(allow_null=True)
 
 
-class CredentialOutcomeSerializer(serializers.Serializer):
+class CredentialOutcomeSerializer(serializers.Serializer[Any]):
     """What was done. The secret is in this response only."""
 
     action = serializers.CharField()

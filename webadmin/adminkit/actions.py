@@ -53,15 +53,16 @@ class ActionAdmin(ReadOnlyAdmin):
     """A read-only page with actions on its rows."""
 
     operator_actions: Sequence[OperatorAction] = ()
-    actions = ()
+    actions: Sequence[Any] = ()
 
     def may_act(self, request: HttpRequest) -> bool:
         """Return whether the user may run actions on the model."""
         return bool(request.user.has_perm(f"{self.opts.app_label}.change_{self.opts.model_name}"))
 
-    def action_rows(self, ids: Sequence[str]) -> QuerySet:
+    def action_rows(self, ids: Sequence[str]) -> QuerySet[Any]:
         """Return the selected rows."""
-        return self.model._default_manager.filter(pk__in=ids)
+        rows: QuerySet[Any] = self.model._default_manager.filter(pk__in=ids)
+        return rows
 
     def get_urls(self) -> list[URLPattern]:
         """Add the actions' pages before the rows' own, whose URL pattern would match them too."""
@@ -69,7 +70,7 @@ class ActionAdmin(ReadOnlyAdmin):
         name = f"{self.opts.app_label}_{self.opts.model_name}_action"
         return [path("action/<slug:name>/", view, name=name), *super().get_urls()]
 
-    def get_actions(self, request: HttpRequest) -> dict[str, tuple[Callable[..., HttpResponse], str, str]]:
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         """Return the actions on selected rows for the list."""
         if not self.may_act(request):
             return {}
@@ -81,7 +82,9 @@ class ActionAdmin(ReadOnlyAdmin):
         name = f"admin:{self.opts.app_label}_{self.opts.model_name}_action"
         return reverse(name, args=[action.name], query={"ids": ",".join(map(str, ids))} if ids else None)
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def changelist_view(  # type: ignore[override]  # the theme says a narrower response
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
         """Render the list, with the actions that apply to no rows."""
         free = [action for action in self.operator_actions if not action.is_of_rows] if self.may_act(request) else []
         links = [(action.label, self.action_address(action)) for action in free]
@@ -176,10 +179,10 @@ class ActionAdmin(ReadOnlyAdmin):
         return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist")
 
 
-def _choose(name: str) -> Callable[[ActionAdmin, HttpRequest, QuerySet], HttpResponse]:
+def _choose(name: str) -> Callable[[ActionAdmin, HttpRequest, QuerySet[Any]], HttpResponse]:
     """Return the list's handler of selected rows: it redirects to the action's page."""
 
-    def choose(page: ActionAdmin, request: HttpRequest, rows: QuerySet) -> HttpResponse:
+    def choose(page: ActionAdmin, request: HttpRequest, rows: QuerySet[Any]) -> HttpResponse:
         action = next(action for action in page.operator_actions if action.name == name)
         ids = list(rows.order_by("-pk").values_list("pk", flat=True)[:ROWS_MAX])
         return HttpResponseRedirect(page.action_address(action, ids))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rest_framework import serializers
 
 from webadmin.base.access.models import TENANT_NAME_MAX
@@ -29,7 +31,7 @@ VALUE = Number(
 )
 
 
-class PushLimitOutcomeSerializer(serializers.Serializer):
+class PushLimitOutcomeSerializer(serializers.Serializer[Any]):
     """What is in force before and after."""
 
     limit = serializers.CharField()

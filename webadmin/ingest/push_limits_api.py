@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -25,7 +27,7 @@ class PushLimitRowSerializer(PushLimitSerializer):
     why = serializers.CharField()
 
 
-class PushLimitListSerializer(serializers.Serializer):
+class PushLimitListSerializer(serializers.Serializer[Any]):
     limits = PushLimitRowSerializer(many=True)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rest_framework import serializers
 
 from webadmin.placement.placement_fields import LIMITS, OVERRIDE
 
 
-class DatasetPlaceSerializer(serializers.Serializer):
+class DatasetPlaceSerializer(serializers.Serializer[Any]):
     """A dataset of a tenant."""
 
     tenant = serializers.CharField()
@@ -23,7 +25,7 @@ class DatasetRuleSerializer(DatasetPlaceSerializer):
     shards = serializers.ListField(child=serializers.IntegerField())
 
 
-class RulesSerializer(serializers.Serializer):
+class RulesSerializer(serializers.Serializer[Any]):
     version = serializers.IntegerField()
     created_at_ms = serializers.IntegerField()
     datasets = DatasetRuleSerializer(many=True)
@@ -40,16 +42,16 @@ class RuleChangeSerializer(DatasetPlaceSerializer):
     reason = serializers.CharField()
 
 
-class HistorySerializer(serializers.Serializer):
+class HistorySerializer(serializers.Serializer[Any]):
     changes = RuleChangeSerializer(many=True)
 
 
-class LimitsRowSerializer(serializers.Serializer):
+class LimitsRowSerializer(serializers.Serializer[Any]):
     tenant = serializers.CharField(allow_blank=True)
     numbers = LIMITS.serializer_class()()
 
 
-class LimitsListSerializer(serializers.Serializer):
+class LimitsListSerializer(serializers.Serializer[Any]):
     limits = LimitsRowSerializer(many=True)
 
 
@@ -57,11 +59,11 @@ class OverrideRowSerializer(DatasetPlaceSerializer):
     override = OVERRIDE.serializer_class()()
 
 
-class OverrideListSerializer(serializers.Serializer):
+class OverrideListSerializer(serializers.Serializer[Any]):
     overrides = OverrideRowSerializer(many=True)
 
 
-class LoadSerializer(serializers.Serializer):
+class LoadSerializer(serializers.Serializer[Any]):
     instance = serializers.CharField()
     before = serializers.CharField(help_text="share of all bytes")
     after = serializers.CharField()
@@ -73,7 +75,7 @@ class MoverSerializer(DatasetPlaceSerializer):
     shards_after = serializers.IntegerField()
 
 
-class ForesightSerializer(serializers.Serializer):
+class ForesightSerializer(serializers.Serializer[Any]):
     """What would move."""
 
     shards_before = serializers.IntegerField()
@@ -97,7 +99,7 @@ class DecisionSerializer(DatasetPlaceSerializer):
     foresight = ForesightSerializer(allow_null=True)
 
 
-class InstanceSerializer(serializers.Serializer):
+class InstanceSerializer(serializers.Serializer[Any]):
     instance = serializers.CharField()
     zone = serializers.CharField(allow_blank=True)
     address = serializers.CharField()
@@ -107,18 +109,18 @@ class InstanceSerializer(serializers.Serializer):
     shards = serializers.IntegerField(help_text="that it hosts for the fleet")
 
 
-class FleetSerializer(serializers.Serializer):
+class FleetSerializer(serializers.Serializer[Any]):
     ring_version = serializers.IntegerField()
     shards = serializers.IntegerField()
     instances = InstanceSerializer(many=True)
 
 
-class DoneSerializer(serializers.Serializer):
+class DoneSerializer(serializers.Serializer[Any]):
     changed = serializers.ListField(child=serializers.CharField())
     foresight = ForesightSerializer(allow_null=True, help_text="of a dry run")
 
 
-class WhatIfSerializer(serializers.Serializer):
+class WhatIfSerializer(serializers.Serializer[Any]):
     """A change of the fleet."""
 
     add = serializers.ListField(child=serializers.CharField(allow_blank=True), required=False, help_text="zones")

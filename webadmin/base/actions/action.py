@@ -29,14 +29,14 @@ Values = Mapping[str, Any]
 Apply = Callable[[Values, Order], Any]
 
 
-class LeftSerializer(serializers.Serializer):
+class LeftSerializer(serializers.Serializer[Any]):
     """What an action left unchanged."""
 
     job = serializers.CharField()
     reason = serializers.CharField()
 
 
-class OutcomeSerializer(serializers.Serializer):
+class OutcomeSerializer(serializers.Serializer[Any]):
     """What an action changed, or would change."""
 
     action = serializers.CharField()
@@ -80,7 +80,7 @@ class OperatorAction:
     fields: tuple[ActionField, ...] = ()
     of_rows: Callable[[Sequence[Any]], Sequence[Values]] | None = None
     permission: type[BasePermission] = MayOperate
-    outcome: type[serializers.Serializer] = OutcomeSerializer
+    outcome: type[serializers.Serializer[Any]] = OutcomeSerializer
     may_conflict: bool = False
     has_command: bool = True
     initial: Callable[[Sequence[Any]], Values] = lambda rows: {}

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from engine.protocol.fields import Fields
-from webadmin.base.access.scopes import MayOperate
+from webadmin.base.access.scopes import MayOperate, credential_of
 from webadmin.base.actions.action import OperatorAction, Order, Values, outcome_json
 from webadmin.base.actions.fields import Switch, reject_unknown, serializer_of
 from webadmin.base.error_answers import ErrorSerializer
@@ -42,7 +42,7 @@ def read_body(data: Any, action: OperatorAction, actor: str, given: Values) -> t
     return {**given, **values}, Order(actor=actor, why=why, is_dry_run=DRY_RUN.read(fields))
 
 
-def request_serializer(action: OperatorAction, given: tuple[str, ...] = ()) -> type[serializers.Serializer]:
+def request_serializer(action: OperatorAction, given: tuple[str, ...] = ()) -> type[serializers.Serializer[Any]]:
     """Return the request in the OpenAPI schema."""
     name = "".join(part.capitalize() for part in action.operation.split("_"))
     fields = [field for field in action.all_fields if field.name not in given]
@@ -54,7 +54,7 @@ def post_action(action: OperatorAction, given: GivenByUrl | None = None) -> Call
     of_url = given or {}
 
     def post(view: APIView, request: Request, **kwargs: Any) -> Response:
-        actor = f"credential:{request.user.name}"
+        actor = f"credential:{credential_of(request).name}"
         values, order = read_body(request.data, action, actor, {name: read(view) for name, read in of_url.items()})
         return Response(outcome_json(action.apply(values, order)))
 

@@ -385,7 +385,7 @@ class Group(ActionField):
         )
 
     @functools.cache  # noqa: B019 - declarations live as long as the process
-    def serializer_class(self) -> type[serializers.Serializer]:
+    def serializer_class(self) -> type[serializers.Serializer[Any]]:
         """Return the class of the object in the OpenAPI schema."""
         return serializer_of(f"{self.component}Serializer", self.fields, self.about or self.label)
 
@@ -424,7 +424,7 @@ class Groups(ActionField):
         return self.group.serializer_class()(many=True, help_text=self.about)
 
 
-def serializer_of(name: str, fields: Sequence[ActionField], about: str) -> type[serializers.Serializer]:
+def serializer_of(name: str, fields: Sequence[ActionField], about: str) -> type[serializers.Serializer[Any]]:
     """Return a serializer of these fields for the OpenAPI schema."""
     return type(
         name, (serializers.Serializer,), {field.name: field.serializer() for field in fields} | {"__doc__": about}

@@ -48,7 +48,7 @@ GARBAGE = {
 }
 
 
-class ChangedSerializer(serializers.Serializer):
+class ChangedSerializer(serializers.Serializer[Any]):
     """What an action changed, or would change in a dry run."""
 
     changed = serializers.ListField(child=serializers.CharField())

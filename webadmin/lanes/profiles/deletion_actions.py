@@ -26,7 +26,7 @@ from webadmin.lanes.profiles.services.retain import EVERYBODY, RetentionReport, 
 from webadmin.lanes.profiles.services.retention_rules import RuleOutcome, lift_hold, place_hold, set_retention
 
 
-class ReportSerializer(serializers.Serializer):
+class ReportSerializer(serializers.Serializer[Any]):
     """What was done, or would be in a dry run."""
 
     dry_run = serializers.BooleanField()

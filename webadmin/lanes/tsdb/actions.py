@@ -83,7 +83,7 @@ BUCKET_SETTINGS = Group(
 )
 
 
-class BucketOutcomeSerializer(serializers.Serializer):
+class BucketOutcomeSerializer(serializers.Serializer[Any]):
     """The bucket that an action changed, or would change in a dry run."""
 
     changed = serializers.ListField(child=serializers.CharField())

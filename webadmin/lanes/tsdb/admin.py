@@ -81,10 +81,10 @@ class RefusedFilter(admin.SimpleListFilter):
         "caught-up": ("caught up", Q(refusal="", compactions=0)),
     }
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [(name, label) for name, (label, _) in self.CHOICES.items()]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         chosen = self.CHOICES.get(self.value() or "")
         return queryset.filter(chosen[1]) if chosen else queryset
 
@@ -147,8 +147,7 @@ class BucketAdmin(ActionAdmin):
     def state(self, row: Any) -> SafeString:
         return _badge(bucket_state(row.now))
 
-    def get_changelist(self, request: HttpRequest, **options: Any) -> type[BucketChangeList]:
-        return BucketChangeList
+    change_list_class = BucketChangeList
 
 
 def _tenants_table(rows: Sequence[TenantProgress]) -> Table:
@@ -268,8 +267,7 @@ class BucketTenantAdmin(ReadOnlyAdmin):
     def state(self, row: Any) -> SafeString:
         return _badge(tenant_state(row.now))
 
-    def get_changelist(self, request: HttpRequest, **options: Any) -> type[TenantChangeList]:
-        return TenantChangeList
+    change_list_class = TenantChangeList
 
 
 def slots_of(row: BucketTenant) -> list[SlotProgress]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -37,10 +38,10 @@ class OpenFilter(admin.SimpleListFilter):
 
     title = parameter_name = "now"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [("open", "still to be written"), ("done", "written")]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "open":
             return queryset.filter(done_at_ms=None)
         return queryset.exclude(done_at_ms=None) if self.value() == "done" else queryset
@@ -138,7 +139,7 @@ class BlockQuarantineAdmin(ActionAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[BlockQuarantine]:
         return BlockQuarantine.objects.select_related("block__tenant__bucket", "job")
 
-    def action_rows(self, ids: Sequence[str]) -> QuerySet:
+    def action_rows(self, ids: Sequence[str]) -> QuerySet[Any]:
         return super().action_rows(ids).select_related("block")
 
     def sections(self, row: BlockQuarantine) -> Sequence[Section]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rest_framework import serializers
 
 from engine.schedule.limits import LimitName
@@ -16,7 +18,7 @@ WALL_TIME = "wall time, unix milliseconds"
 KINDS = ", ".join(kind.value for kind in ParkedKind)
 
 
-class LimitOutcomeSerializer(serializers.Serializer):
+class LimitOutcomeSerializer(serializers.Serializer[Any]):
     """What it did: the values in force for the scope."""
 
     limit = serializers.ChoiceField(LIMITS)
@@ -29,7 +31,7 @@ class LimitOutcomeSerializer(serializers.Serializer):
     notes = serializers.ListField(child=serializers.CharField())
 
 
-class LimitSetSerializer(serializers.Serializer):
+class LimitSetSerializer(serializers.Serializer[Any]):
     """A limit as somebody set it."""
 
     id = serializers.IntegerField()
@@ -44,11 +46,11 @@ class LimitSetSerializer(serializers.Serializer):
     command = serializers.IntegerField()
 
 
-class LimitListSerializer(serializers.Serializer):
+class LimitListSerializer(serializers.Serializer[Any]):
     limits = LimitSetSerializer(many=True)
 
 
-class PauseOutcomeSerializer(serializers.Serializer):
+class PauseOutcomeSerializer(serializers.Serializer[Any]):
     """What it did, and what stands in the scope now."""
 
     scope = SCOPE.serializer_class()()
@@ -61,7 +63,7 @@ class PauseOutcomeSerializer(serializers.Serializer):
     notes = serializers.ListField(child=serializers.CharField())
 
 
-class PauseRowSerializer(serializers.Serializer):
+class PauseRowSerializer(serializers.Serializer[Any]):
     """A pause in force."""
 
     scope = SCOPE.serializer_class()()
@@ -73,11 +75,11 @@ class PauseRowSerializer(serializers.Serializer):
     command = serializers.IntegerField()
 
 
-class PauseListSerializer(serializers.Serializer):
+class PauseListSerializer(serializers.Serializer[Any]):
     pauses = PauseRowSerializer(many=True)
 
 
-class ParkedJobSerializer(serializers.Serializer):
+class ParkedJobSerializer(serializers.Serializer[Any]):
     """A row of the register."""
 
     id = serializers.IntegerField()
@@ -95,11 +97,11 @@ class ParkedJobSerializer(serializers.Serializer):
     blocks = serializers.ListField(child=serializers.CharField())
 
 
-class ParkedListSerializer(serializers.Serializer):
+class ParkedListSerializer(serializers.Serializer[Any]):
     jobs = ParkedJobSerializer(many=True)
 
 
-class IsolationStopSerializer(serializers.Serializer):
+class IsolationStopSerializer(serializers.Serializer[Any]):
     """A stop of keeping bad sources of a place out."""
 
     lane = serializers.CharField()
@@ -111,7 +113,7 @@ class IsolationStopSerializer(serializers.Serializer):
     command = serializers.IntegerField()
 
 
-class IsolationSerializer(serializers.Serializer):
+class IsolationSerializer(serializers.Serializer[Any]):
     stops = IsolationStopSerializer(many=True)
 
 
@@ -123,7 +125,7 @@ class QuarantineDecisionSerializer(OutcomeSerializer):
     decision = serializers.CharField()
 
 
-class BreakageSerializer(serializers.Serializer):
+class BreakageSerializer(serializers.Serializer[Any]):
     """A build of which too many recent jobs failed with one error class."""
 
     build = serializers.CharField(allow_blank=True)
@@ -132,5 +134,5 @@ class BreakageSerializer(serializers.Serializer):
     jobs = serializers.IntegerField()
 
 
-class BreakageListSerializer(serializers.Serializer):
+class BreakageListSerializer(serializers.Serializer[Any]):
     breakages = BreakageSerializer(many=True)

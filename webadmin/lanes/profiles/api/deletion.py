@@ -17,7 +17,7 @@ from webadmin.schedule.api.operations import BEFORE, ROWS_MAX, before_id
 from webadmin.schedule.wall_times import WallTimes, wall_times
 
 
-class DeleteRequestListSerializer(serializers.Serializer):
+class DeleteRequestListSerializer(serializers.Serializer[Any]):
     """Delete requests, the last first."""
 
     requests = serializers.ListField(child=serializers.DictField())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -19,7 +21,7 @@ class PolicyRowSerializer(PolicyPlaceSerializer):
     numbers = NUMBERS.serializer_class()()
 
 
-class PolicyListSerializer(serializers.Serializer):
+class PolicyListSerializer(serializers.Serializer[Any]):
     policies = PolicyRowSerializer(many=True)
 
 

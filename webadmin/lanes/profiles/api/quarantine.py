@@ -17,7 +17,7 @@ from webadmin.schedule.models import Job
 from webadmin.schedule.wall_times import WallTimes, wall_times
 
 
-class QuarantineSerializer(serializers.Serializer):
+class QuarantineSerializer(serializers.Serializer[Any]):
     """A block kept apart."""
 
     id = serializers.IntegerField()
@@ -38,7 +38,7 @@ class QuarantineSerializer(serializers.Serializer):
     command = serializers.IntegerField()
 
 
-class QuarantineListSerializer(serializers.Serializer):
+class QuarantineListSerializer(serializers.Serializer[Any]):
     quarantine = QuarantineSerializer(many=True)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rest_framework import serializers
 
 from webadmin.lanes.tables.api.order_messages import BAD_FILE_STATES, KINDS, ORDER_STATES
 from webadmin.lanes.tables.api.table_messages import CHUNK_STATES, SEGMENT_STATES, TASK_STATES
 
 
-class TableSerializer(serializers.Serializer):
+class TableSerializer(serializers.Serializer[Any]):
     """A table and its policy."""
 
     tenant = serializers.CharField()
@@ -25,25 +27,25 @@ class TableSerializer(serializers.Serializer):
     dry_run = serializers.BooleanField(required=False)
 
 
-class TableListSerializer(serializers.Serializer):
+class TableListSerializer(serializers.Serializer[Any]):
     tables = TableSerializer(many=True)
 
 
-class AlteredSerializer(serializers.Serializer):
+class AlteredSerializer(serializers.Serializer[Any]):
     """What is different, or would be."""
 
     dry_run = serializers.BooleanField()
     changed = serializers.DictField()
 
 
-class IntervalSerializer(serializers.Serializer):
+class IntervalSerializer(serializers.Serializer[Any]):
     """A stretch of whole chunks, the end exclusive."""
 
     start_ms = serializers.IntegerField()
     end_ms = serializers.IntegerField()
 
 
-class FileAnswerSerializer(serializers.Serializer):
+class FileAnswerSerializer(serializers.Serializer[Any]):
     """What became of a file."""
 
     path = serializers.CharField()
@@ -52,7 +54,7 @@ class FileAnswerSerializer(serializers.Serializer):
     message = serializers.CharField(required=False)
 
 
-class RegisteredSerializer(serializers.Serializer):
+class RegisteredSerializer(serializers.Serializer[Any]):
     """What became of all of them."""
 
     dry_run = serializers.BooleanField()
@@ -68,7 +70,7 @@ class RegisteredSerializer(serializers.Serializer):
     )
 
 
-class DroppedSerializer(serializers.Serializer):
+class DroppedSerializer(serializers.Serializer[Any]):
     """What became of an interval."""
 
     dry_run = serializers.BooleanField()
@@ -92,7 +94,7 @@ class SegmentSerializer(IntervalSerializer):
     reason = serializers.CharField(allow_blank=True)
 
 
-class SegmentListSerializer(serializers.Serializer):
+class SegmentListSerializer(serializers.Serializer[Any]):
     segments = SegmentSerializer(many=True)
 
 
@@ -111,7 +113,7 @@ class ChunkSerializer(IntervalSerializer):
     quarantined = serializers.CharField(allow_blank=True)
 
 
-class ChunkListSerializer(serializers.Serializer):
+class ChunkListSerializer(serializers.Serializer[Any]):
     chunks = ChunkSerializer(many=True)
 
 
@@ -132,7 +134,7 @@ class TaskSerializer(IntervalSerializer):
     ended_because = serializers.CharField(allow_blank=True)
 
 
-class TaskListSerializer(serializers.Serializer):
+class TaskListSerializer(serializers.Serializer[Any]):
     tasks = TaskSerializer(many=True)
 
 
@@ -143,7 +145,7 @@ class OrderedChunksSerializer(IntervalSerializer):
     chunks = serializers.IntegerField()
 
 
-class ChangedCountSerializer(serializers.Serializer):
+class ChangedCountSerializer(serializers.Serializer[Any]):
     """How many orders ended, or how many chunks are tried again."""
 
     dry_run = serializers.BooleanField()
@@ -163,11 +165,11 @@ class ChunkOrderSerializer(IntervalSerializer):
     ended_because = serializers.CharField(allow_blank=True)
 
 
-class ChunkOrderListSerializer(serializers.Serializer):
+class ChunkOrderListSerializer(serializers.Serializer[Any]):
     orders = ChunkOrderSerializer(many=True)
 
 
-class BadFileSerializer(serializers.Serializer):
+class BadFileSerializer(serializers.Serializer[Any]):
     """A file that could not be read."""
 
     id = serializers.IntegerField()
@@ -185,11 +187,11 @@ class BadFileSerializer(serializers.Serializer):
     release_why = serializers.CharField(allow_blank=True)
 
 
-class BadFileListSerializer(serializers.Serializer):
+class BadFileListSerializer(serializers.Serializer[Any]):
     files = BadFileSerializer(many=True)
 
 
-class ReleasedFilesSerializer(serializers.Serializer):
+class ReleasedFilesSerializer(serializers.Serializer[Any]):
     """Those of them that were kept out."""
 
     dry_run = serializers.BooleanField()

@@ -5,7 +5,8 @@ The tenant is part of the URL; a credential of other tenants is rejected.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 from django.urls import URLPattern, path
 from django.utils.functional import cached_property
@@ -20,6 +21,7 @@ from webadmin.base.access.scopes import (
     ANY_TENANT,
     MayReadTables,
     MayWriteTables,
+    credential_of,
     is_operator,
     listed_tenants,
 )
@@ -46,7 +48,7 @@ STRETCH = [
 class TableView(APIView):
     """What is asked about tables of one tenant."""
 
-    permission_classes: ClassVar[list[type[BasePermission]]] = [MayReadTables]
+    permission_classes: Sequence[type[BasePermission]] = [MayReadTables]
 
     def get_permissions(self) -> list[BasePermission]:
         """Return the permissions: write requests need another scope than read requests."""
@@ -55,7 +57,7 @@ class TableView(APIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Check that the credential is valid for the tenant in the URL."""
         super().initial(request, *args, **kwargs)
-        listed = listed_tenants(request.user)
+        listed = listed_tenants(credential_of(request))
         if not listed & {ANY_TENANT, kwargs["tenant"]}:
             raise TenantNotAllowed("the credential is not for this tenant")
 
@@ -67,7 +69,7 @@ class TableView(APIView):
     @property
     def tenant_shown_to(self) -> str | None:
         """Return the tenant that the response is for; None for an operator, who may see paths of the server."""
-        return None if is_operator(self.request.user) else self.kwargs["tenant"]
+        return None if is_operator(credential_of(self.request)) else self.kwargs["tenant"]
 
 
 SHOWN_TO: GivenByUrl = {"shown_to": lambda view: view.tenant_shown_to}

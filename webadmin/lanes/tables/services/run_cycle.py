@@ -167,7 +167,7 @@ class _Applied:
         mine = DataSource.objects.filter(id=self.source.id, turn=self.view.turn)
         again = [row.look_again_ms for row in self.decisions.rows if row.look_again_ms is not None]
         later = Chunk.objects.filter(source=self.source, look_again_ms__gt=self.now_ms).order_by("look_again_ms")
-        again += later.values_list("look_again_ms", flat=True)[:1]
+        again += [ms for ms in later.values_list("look_again_ms", flat=True)[:1] if ms is not None]
         if not mine.update(
             turn=F("turn") + 1,
             refusal="",

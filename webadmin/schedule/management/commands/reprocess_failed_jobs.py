@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
@@ -14,8 +14,11 @@ from engine.core.errors import LithifyError
 from webadmin.base.actions.command import add_options, option_values, run_action
 from webadmin.schedule.actions import REQUEUE
 from webadmin.schedule.models import Job
-from webadmin.schedule.register import count_by_error_class, parked_jobs
+from webadmin.schedule.register import LastErrorColumns, count_by_error_class, parked_jobs
 from webadmin.schedule.services.operation import OperationOutcome
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
 
 TABLE_ROWS_MAX = 50
 
@@ -38,7 +41,9 @@ class Command(BaseCommand):
         if outcome.left:
             raise SystemExit(1)
 
-    def _show(self, outcome: OperationOutcome, found: dict[str, Job], *, as_json: bool) -> None:
+    def _show(
+        self, outcome: OperationOutcome, found: dict[str, WithAnnotations[Job, LastErrorColumns]], *, as_json: bool
+    ) -> None:
         errors = count_by_error_class(found[name] for name in outcome.changed if name in found)
         if as_json:
             self.stdout.write(json.dumps(outcome.to_json() | {"error_classes": errors}))
@@ -54,7 +59,7 @@ class Command(BaseCommand):
                 else ""
             )
             table.add_row(name, *(str(part) for part in about or ("",) * 5), what)
-        console = Console(file=self.stdout, width=200, soft_wrap=True)
+        console = Console(file=cast("IO[str]", self.stdout), width=200, soft_wrap=True)
         if rows:
             console.print(table)
         if len(rows) > TABLE_ROWS_MAX:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
-from typing import Any
+from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
 from django.core.management.base import BaseCommand, CommandError
@@ -128,7 +128,7 @@ class Command(BaseCommand):
                 *(one.tenant, one.name, str(told.chunks), size_text(told.to_rewrite), str(told.deferred), tasks),
                 *(str(told.bad_files), str(told.unpublished), _state(one, told)),
             )
-        Console(file=self.stdout, width=180, soft_wrap=True).print(table)
+        Console(file=cast("IO[str]", self.stdout), width=180, soft_wrap=True).print(table)
 
     def _plan(self, options: dict[str, Any]) -> None:
         source = self._table(options)
