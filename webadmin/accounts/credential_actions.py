@@ -20,7 +20,7 @@ from webadmin.base.access.credential_changes import (
 from webadmin.base.access.errors import CredentialChangeRefused
 from webadmin.base.access.models import CREDENTIAL_NAME_MAX, WorkerCredential
 from webadmin.base.access.scopes import SCOPE_POLL, SCOPES, MayManageCredentials
-from webadmin.base.actions.action import OperatorAction, Order
+from webadmin.base.actions.action import ActionContext, OperatorAction
 from webadmin.base.actions.fields import Moment, Number, Text, Texts
 
 SCOPES_MAX = 100
@@ -66,7 +66,7 @@ OVERLAP = Number(
 )
 
 
-def _by(order: Order) -> dict[str, Any]:
+def _by(order: ActionContext) -> dict[str, Any]:
     return {"actor": order.actor, "why": order.why, "is_dry_run": order.is_dry_run}
 
 

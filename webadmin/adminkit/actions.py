@@ -23,7 +23,7 @@ from engine.core.errors import LithifyError
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Section, Table
-from webadmin.base.actions.action import OperatorAction, Order, joined
+from webadmin.base.actions.action import ActionContext, OperatorAction, joined
 
 ROWS_MAX = 1000
 PREVIEW, APPLY = "preview", "apply"
@@ -144,7 +144,7 @@ class ActionAdmin(ReadOnlyAdmin):
         self, action: OperatorAction, rows: Sequence[Model], form: ActionForm, request: HttpRequest, *, is_dry_run: bool
     ) -> dict[str, Any] | None:
         """Run the action's service; an error of the service is shown at the form."""
-        order = Order(actor=request.user.get_username(), why=form.cleaned_data["why"], is_dry_run=is_dry_run)
+        order = ActionContext(actor=request.user.get_username(), why=form.cleaned_data["why"], is_dry_run=is_dry_run)
         try:
             values = form.values()
             del values["why"]

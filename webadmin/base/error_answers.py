@@ -27,7 +27,7 @@ from webadmin.base.access.tenant_places import without_server_paths
 log = logging.getLogger(__name__)
 
 
-class ErrorSerializer(serializers.Serializer):
+class ErrorSerializer(serializers.Serializer[Any]):
     """Every error answer."""
 
     code = serializers.CharField(help_text="stable and machine readable")

@@ -18,7 +18,7 @@ from webadmin.schedule.api.operations import ROWS_MAX
 PushLimitSerializer = serializer_of("PushLimitSerializer", (LIMIT, TENANT, VALUE), "A limit and whose it is.")
 
 
-class PushLimitRowSerializer(PushLimitSerializer):
+class PushLimitRowSerializer(PushLimitSerializer):  # type: ignore[valid-type,misc]  # built from the fields of the action
     """A value as it was set."""
 
     in_force = serializers.BooleanField()

@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.placement.model import SHARDS_MAX, LoadBalancing
 from webadmin.base.access.models import TENANT_NAME_MAX
-from webadmin.base.actions.action import OperatorAction, Order, Values
+from webadmin.base.actions.action import ActionContext, OperatorAction, Values
 from webadmin.base.actions.fields import Number, Text, Texts
 from webadmin.placement import placement_messages as shapes
 from webadmin.placement.models import NAME_MAX, Instance, PlacementLimit, PlacementOverride
@@ -61,7 +61,7 @@ def _told(values: Mapping[str, Any], name: str) -> str:
     return ", ".join(map(str, values[name])) if isinstance(values[name], list) else str(values[name])
 
 
-def _drain(values: Values, order: Order) -> dict[str, Any]:
+def _drain(values: Values, order: ActionContext) -> dict[str, Any]:
     names = values["instances"]
     if order.is_dry_run:
         return {"changed": [], "foresight": what_if(FleetChange(remove=names)).to_json()}
@@ -69,7 +69,7 @@ def _drain(values: Values, order: Order) -> dict[str, Any]:
     return {"changed": changed, "foresight": None}
 
 
-def _size_ring(values: Values, order: Order) -> dict[str, Any]:
+def _size_ring(values: Values, order: ActionContext) -> dict[str, Any]:
     shards, before = values["shards"], current_ring()
     if order.is_dry_run:
         foresight = what_if(FleetChange(shards=max(shards, before.shards)))

@@ -11,7 +11,7 @@ from engine.protocol.wire import NAME_MAX
 from engine.schedule.limits import LimitName, Scope, ScopeKind
 from engine.schedule.model import HOLDING_STATES, LIVE_STATES, JobState, ParkedKind
 from engine.schedule.pauses import PauseMode
-from webadmin.base.actions.action import OperatorAction, Order, Values
+from webadmin.base.actions.action import ActionContext, OperatorAction, Values
 from webadmin.base.actions.fields import Choice, Number, Switch, Text
 from webadmin.schedule.action_fields import JOBS, SCOPE
 from webadmin.schedule.api import operation_serializers as shapes
@@ -41,7 +41,7 @@ def _named(jobs: Sequence[Job]) -> list[Values]:
     return [{"filter": JobFilter(names=tuple(job.name for job in jobs))}]
 
 
-def _requeue(values: Values, order: Order) -> OperationOutcome:
+def _requeue(values: Values, order: ActionContext) -> OperationOutcome:
     wanted: JobFilter = values["filter"]
     wanted.check()
     if wanted.kind is None and not wanted.names:

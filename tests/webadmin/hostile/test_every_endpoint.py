@@ -26,6 +26,7 @@ from tests.webadmin.lanes.tables.parquet_files import day, put_rows
 from tests.webadmin.service import REASON, Service
 from webadmin.base.access.models import AuditEntry
 from webadmin.base.access.services import issue_worker_credential
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.catalog.models import Repository
 from webadmin.lanes.catalog.services.repositories import delete_repository
 from webadmin.lanes.profiles.block_list import CONTENT_TYPE
@@ -41,7 +42,6 @@ from webadmin.lanes.tsdb.models import Bucket
 from webadmin.placement.services.instances import Registration, register_instance
 from webadmin.schedule.models import Command, Job
 from webadmin.schedule.operation_models import IsolationStop
-from webadmin.schedule.services.operation import Order
 
 SCOPES = (
     "jobs:poll",
@@ -222,7 +222,7 @@ def make_table(folder: Path, wanted: str) -> None:
     """Make an empty table, or one with a chunk (``full``) that was ordered never, fails, or lacks a damaged file."""
     store = open_store(str(folder))
     put_rows(store, "0.parquet", [day(0)])
-    order = Order(actor="test", why="a test")
+    order = ActionContext(actor="test", why="a test")
     new = NewTable(tenant="acme", name=SECRET, url=store.url, time_column="ts")
     source = create_table(new, order=order)
     if wanted:
@@ -254,7 +254,7 @@ def prepare(service: Service, wanted: str) -> None:
         Repository.objects.filter(pk=repository.pk).update(tenant="acme", name="lake")
         if wanted.startswith("deleted"):
             repository.refresh_from_db()
-            delete_repository(repository, order=Order(actor="test", why="a test"))
+            delete_repository(repository, order=ActionContext(actor="test", why="a test"))
         return
     if wanted == "bucket":
         Bucket.objects.create(name=SECRET, url="file:///nowhere/at/all", layout="cortex")

@@ -18,14 +18,14 @@ from engine.placement.placer import Placer
 from tests.webadmin.placement.conftest import KIB, UNIT, Placement
 from webadmin.base.access.models import AuditEntry
 from webadmin.base.access.services import issue_worker_credential
+from webadmin.base.actions.action import ActionContext
 from webadmin.placement.models import Instance, PlacementChange, PlacementLimit, PlacementOverride
 from webadmin.placement.services.decide_placement import change_limits, change_override
 from webadmin.placement.services.foresee_placement import FleetChange, what_if
 from webadmin.placement.services.instances import Registration, current_ring, register_instance
-from webadmin.schedule.services.operation import Order
 
-ORDER = Order(actor="operator", why="they grow")
-DRY = Order(actor="operator", why="they grow", is_dry_run=True)
+ORDER = ActionContext(actor="operator", why="they grow")
+DRY = ActionContext(actor="operator", why="they grow", is_dry_run=True)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from engine.placement.model import Instance as Writer
 from engine.placement.ring import change_ring
 from engine.placement.subrings import dataset_subring, key_hash
 from tests.webadmin.placement.conftest import KIB, UNIT, Placement
+from webadmin.base.actions.action import ActionContext
 from webadmin.placement.models import (
     Instance,
     PlacementChange,
@@ -27,7 +28,6 @@ from webadmin.placement.models import (
 from webadmin.placement.pictures import PIECES_MAX, Stretch, heat_picture, pieces, ring_picture
 from webadmin.placement.services.decide_placement import change_limits, change_override
 from webadmin.placement.services.instances import Registration, current_ring, register_instance
-from webadmin.schedule.services.operation import Order
 
 PAGE = "/admin/placement-map/"
 MODELS = (Instance, PlacementChange, PlacementLimit, PlacementOverride, RingChange, RuleChange, RulesVersion)
@@ -44,7 +44,7 @@ def operator(db: None) -> Client:
 @pytest.fixture
 def filled(placement: Placement) -> Placement:
     """Writers in two zones, datasets of which one is skewed, limits and a pin."""
-    order = Order(actor="operator", why="a test")
+    order = ActionContext(actor="operator", why="a test")
     hot = [("acme", "web", 3, 8 * UNIT), ("acme", "web", 4, UNIT // 4), ("acme", "web", 5, UNIT // 4)]
     placement.run(30, *hot, ("beta", "<b>api</b>", 7, UNIT))
     for number in range(1, 7):

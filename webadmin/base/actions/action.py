@@ -17,7 +17,7 @@ WHY = Text("why", "Why", "Stays in the audit log and beside what is changed.", l
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class ActionContext:
     """The actor and the reason of an action; a dry run only returns what would change."""
 
     actor: str
@@ -26,7 +26,7 @@ class Order:
 
 
 Values = Mapping[str, Any]
-Apply = Callable[[Values, Order], Any]
+Apply = Callable[[Values, ActionContext], Any]
 
 
 class LeftSerializer(serializers.Serializer[Any]):

@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 
 from engine.protocol.fields import Fields
 from webadmin.base.access.scopes import MayOperate, credential_of
-from webadmin.base.actions.action import OperatorAction, Order, Values, outcome_json
+from webadmin.base.actions.action import ActionContext, OperatorAction, Values, outcome_json
 from webadmin.base.actions.fields import Switch, reject_unknown, serializer_of
 from webadmin.base.error_answers import ErrorSerializer
 
@@ -32,14 +32,14 @@ class OperatorView(APIView):
     permission_classes = [MayOperate]
 
 
-def read_body(data: Any, action: OperatorAction, actor: str, given: Values) -> tuple[dict[str, Any], Order]:
+def read_body(data: Any, action: OperatorAction, actor: str, given: Values) -> tuple[dict[str, Any], ActionContext]:
     """Return the values of the fields, and the context. Raises InvalidMessage. ``given`` are values of the URL."""
     fields = Fields.of(data, "$")
     known = [field for field in action.all_fields if field.name not in given]
     reject_unknown(fields, known, [DRY_RUN.name])
     values = {field.name: field.read(fields) for field in known}
     why = values.pop("why")
-    return {**given, **values}, Order(actor=actor, why=why, is_dry_run=DRY_RUN.read(fields))
+    return {**given, **values}, ActionContext(actor=actor, why=why, is_dry_run=DRY_RUN.read(fields))
 
 
 def request_serializer(action: OperatorAction, given: tuple[str, ...] = ()) -> type[serializers.Serializer[Any]]:
@@ -69,6 +69,6 @@ def post_action(action: OperatorAction, given: GivenByUrl | None = None) -> Call
 def action_path(action: OperatorAction, address: str = "") -> URLPattern:
     """Return the URL of an endpoint that only runs an action; by default ``operations/NAME``."""
     about = {"permission_classes": [action.permission], "post": post_action(action), "__doc__": action.about}
-    view = type(f"{action.operation}_view", (APIView,), about)
+    view: type[APIView] = type(f"{action.operation}_view", (APIView,), about)
     address = address or f"operations/{action.operation.replace('_', '-')}"
     return path(address, view.as_view(), name=address.removeprefix("operations/").replace("/", "-"))

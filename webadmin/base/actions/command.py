@@ -11,7 +11,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from engine.core.errors import LithifyError
-from webadmin.base.actions.action import OperatorAction, Order, Values
+from webadmin.base.actions.action import ActionContext, OperatorAction, Values
 from webadmin.base.actions.fields import ActionField
 
 NOTHING: Values = MappingProxyType({})
@@ -30,10 +30,10 @@ def option_values(fields: Sequence[ActionField], options: Mapping[str, Any]) -> 
     return {field.name: field.from_options(options) for field in fields}
 
 
-def command_order(options: Mapping[str, Any], why: str = "") -> Order:
+def command_context(options: Mapping[str, Any], why: str = "") -> ActionContext:
     """Return actor, reason and dry-run flag of a command; ``why`` is the reason if the options give none."""
     actor = f"command:{getpass.getuser()}"
-    return Order(actor=actor, why=options.get("why") or why, is_dry_run=options.get("dry_run", False))
+    return ActionContext(actor=actor, why=options.get("why") or why, is_dry_run=options.get("dry_run", False))
 
 
 def run_action(action: OperatorAction, options: Mapping[str, Any], given: Values = NOTHING) -> Any:
@@ -43,6 +43,6 @@ def run_action(action: OperatorAction, options: Mapping[str, Any], given: Values
     """
     fields = [field for field in (*action.targets, *action.fields) if field.name not in given]
     try:
-        return action.apply({**option_values(fields, options), **given}, command_order(options, "by command"))
+        return action.apply({**option_values(fields, options), **given}, command_context(options, "by command"))
     except LithifyError as error:
         raise CommandError(str(error)) from error

@@ -7,13 +7,17 @@ from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from rest_framework import serializers
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget, UnfoldBooleanSwitchWidget
 
 from engine.protocol.fields import COUNT_MAX, Fields
+
+if TYPE_CHECKING:
+    AnyField = serializers.Field[Any, Any, Any, Any]
+    Schema = tuple[type[AnyField], dict[str, Any]]
 
 NONE = "none"
 """Option of a command that stands for null."""
@@ -71,17 +75,15 @@ class ActionField:
         """Return the value of a field that is present."""
         raise NotImplementedError
 
-    def serializer(self) -> serializers.Field:
+    def serializer(self) -> AnyField:
         """Return the field of the OpenAPI schema."""
         kind, options = self.schema()
-        return kind(
-            required=self.is_required,
-            help_text=self.about,
-            **({"allow_null": True} if self.is_nullable or (self.default is None and not self.is_required) else {}),
-            **options,
-        )
+        options = options | {"required": self.is_required, "help_text": self.about}
+        if self.is_nullable or (self.default is None and not self.is_required):
+            options["allow_null"] = True
+        return kind(**options)
 
-    def schema(self) -> tuple[type[serializers.Field], dict[str, Any]]:
+    def schema(self) -> Schema:
         """Return the class of the serializer's field, and its arguments."""
         raise NotImplementedError
 
@@ -144,7 +146,7 @@ class Text(ActionField):
     def read_given(self, fields: Fields) -> str:
         return fields.text(self.name, self.length_max, empty=not self.is_required)
 
-    def schema(self) -> tuple[type[serializers.Field], dict[str, Any]]:
+    def schema(self) -> Schema:
         return serializers.CharField, {"allow_blank": not self.is_required}
 
     def form_field(self) -> forms.Field:
@@ -164,7 +166,7 @@ class Number(ActionField):
     def read_given(self, fields: Fields) -> int:
         return fields.integer(self.name, self.low, self.high)
 
-    def schema(self) -> tuple[type[serializers.Field], dict[str, Any]]:
+    def schema(self) -> Schema:
         return serializers.IntegerField, {"min_value": self.low, "max_value": self.high}
 
     def form_field(self) -> forms.Field:
@@ -185,7 +187,7 @@ class Choice(ActionField):
     def read_given(self, fields: Fields) -> Any:
         return self.make(fields.choice(self.name, [value for value, _ in self.choices]))
 
-    def schema(self) -> tuple[type[serializers.Field], dict[str, Any]]:
+    def schema(self) -> Schema:
         return serializers.ChoiceField, {"choices": [value for value, _ in self.choices]}
 
     def form_field(self) -> forms.Field:
@@ -213,7 +215,7 @@ class Switch(ActionField):
     def read_given(self, fields: Fields) -> bool:
         return _boolean(fields, self.name)
 
-    def schema(self) -> tuple[type[serializers.Field], dict[str, Any]]:
+    def schema(self) -> Schema:
         return serializers.BooleanField, {}
 
     def form_field(self) -> forms.Field:
@@ -237,7 +239,7 @@ class YesOrNo(ActionField):
     def read_given(self, fields: Fields) -> bool:
         return _boolean(fields, self.name)
 
-    def schema(self) -> tuple[type[serializers.Field], dict[str, Any]]:
+    def schema(self) -> Schema:
         return serializers.BooleanField, {}
 
     def form_field(self) -> forms.Field:
@@ -264,7 +266,7 @@ class Moment(ActionField):
         except ValueError as error:
             raise fields.error(self.name, f"expected {self.expected()}") from error
 
-    def schema(self) -> tuple[type[serializers.Field], dict[str, Any]]:
+    def schema(self) -> Schema:
         return serializers.DateTimeField, {}
 
     def form_field(self) -> forms.Field:
@@ -285,7 +287,7 @@ class MomentMs(Moment):
     def read_given(self, fields: Fields) -> int:
         return fields.integer(self.name, 0, COUNT_MAX)
 
-    def schema(self) -> tuple[type[serializers.Field], dict[str, Any]]:
+    def schema(self) -> Schema:
         return serializers.IntegerField, {}
 
     def from_input(self, value: datetime) -> int:
@@ -305,7 +307,7 @@ class Texts(ActionField):
         path = f"{fields.path}.{self.name}"
         return tuple(Fields(path, {"item": item}).text("item", self.length_max, empty=False) for item in items)
 
-    def schema(self) -> tuple[type[serializers.Field], dict[str, Any]]:
+    def schema(self) -> Schema:
         return serializers.ListField, {"child": serializers.CharField()}
 
     def form_field(self) -> forms.Field:
@@ -343,7 +345,7 @@ class Numbers(ActionField):
         path = f"{fields.path}.{self.name}"
         return [Fields(path, {"item": item}).integer("item", self.low, self.high) for item in items]
 
-    def schema(self) -> tuple[type[serializers.Field], dict[str, Any]]:
+    def schema(self) -> Schema:
         return serializers.ListField, {"child": serializers.IntegerField()}
 
     def form_field(self) -> forms.Field:
@@ -379,10 +381,8 @@ class Group(ActionField):
         """Return the value of the object. Raises InvalidMessage."""
         return self._make(lambda field: field.read(fields), lambda field: field.name in fields.values)
 
-    def serializer(self) -> serializers.Field:
-        return self.serializer_class()(
-            required=self.is_required, help_text=self.about, **({"allow_null": True} if self.is_nullable else {})
-        )
+    def serializer(self) -> AnyField:
+        return self.serializer_class()(required=self.is_required, help_text=self.about, allow_null=self.is_nullable)
 
     @functools.cache  # noqa: B019 - declarations live as long as the process
     def serializer_class(self) -> type[serializers.Serializer[Any]]:
@@ -420,7 +420,7 @@ class Groups(ActionField):
     def read_given(self, fields: Fields) -> list[Any]:
         return [self.group.read_object(each) for each in fields.objects(self.name, self.count_max)]
 
-    def serializer(self) -> serializers.Field:
+    def serializer(self) -> AnyField:
         return self.group.serializer_class()(many=True, help_text=self.about)
 
 

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.setting_words import setting, write_size
 from webadmin.base.access.models import TENANT_NAME_MAX
-from webadmin.base.actions.action import OperatorAction, Order, Values, outcome_json
+from webadmin.base.actions.action import ActionContext, OperatorAction, Values, outcome_json
 from webadmin.base.actions.fields import Group, Number, Text
 from webadmin.lanes.catalog.column_sizes import NAME_MAX, REPOSITORY_NAME_MAX
 from webadmin.lanes.catalog.compaction_policies import NUMBERS, WORDS, policy_of
@@ -76,7 +76,7 @@ def deleted_repository(tenant: str, name: str, repository_id: int | None) -> Rep
     return found[0]
 
 
-def _change(values: Values, order: Order) -> dict[str, Any]:
+def _change(values: Values, order: ActionContext) -> dict[str, Any]:
     repository = find_repository(values["tenant"], values["repository"])
     before = policy_of(repository)
     different = change_policy(repository, values["settings"], order=order)
@@ -92,13 +92,13 @@ def _change(values: Values, order: Order) -> dict[str, Any]:
     return {"settings": settings, "changed": changed, "dry_run": order.is_dry_run}
 
 
-def _compact(values: Values, order: Order) -> dict[str, Any]:
+def _compact(values: Values, order: ActionContext) -> dict[str, Any]:
     branch = find_branch(find_repository(values["tenant"], values["repository"]), values["branch"])
     order_compaction(branch, order=order)
     return {"changed": [f"{branch.repository}/{branch.name}"], "dry_run": order.is_dry_run}
 
 
-def _collect(values: Values, order: Order) -> dict[str, Any]:
+def _collect(values: Values, order: ActionContext) -> dict[str, Any]:
     repository = find_repository(values["tenant"], values["repository"])
     done = collect_garbage(repository, order=order)
     found = outcome_json(done) | {"names": list(done.names)}
@@ -117,7 +117,7 @@ def _collected(outcomes: Sequence[dict[str, Any]], is_dry_run: bool) -> dict[str
     return {"counts": counts, "the_first_that_go": names, "changed": changed}
 
 
-def _restore(values: Values, order: Order) -> dict[str, Any]:
+def _restore(values: Values, order: ActionContext) -> dict[str, Any]:
     repository = deleted_repository(values["tenant"], values["repository"], values["id"])
     restore_repository(repository, order=order)
     return {"changed": [str(repository)], "id": repository.pk, "dry_run": order.is_dry_run}

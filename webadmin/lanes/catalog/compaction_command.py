@@ -11,7 +11,7 @@ from rich.table import Table
 
 from engine.lanes.catalog.plan.sensor import Held
 from webadmin.adminkit.formatting import GAP, counted, size_text
-from webadmin.base.actions.action import Order
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.actions.command import add_options, option_values, run_action
 from webadmin.lanes.catalog.actions import COLLECT, COMPACT_NOW, RESTORE
 from webadmin.lanes.catalog.branch_loads import watched_branches
@@ -94,7 +94,7 @@ def compact_now(options: dict[str, Any], actor: str, out: Any) -> None:
     """Seal a branch and create the job that compacts it."""
     values = option_values(COMPACT_NOW.targets, options)
     branch = find_branch(_repository(values), values["branch"])
-    order = Order(actor=actor, why="compacted by command")
+    order = ActionContext(actor=actor, why="compacted by command")
     done = begin_compaction(branch, cause=order.why, order=order, is_ordered=True)
     told = {"state": done.state, "job": done.job.name if done.job else "", "rows": done.row_count}
     text = f"{branch.name}: {done.get_state_display()}" + (f", job {done.job.name}" if done.job else "")

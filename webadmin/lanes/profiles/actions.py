@@ -13,7 +13,7 @@ from django.conf import settings
 
 from engine.core.ulids import LENGTH as ULID_LENGTH
 from engine.storage import open_store
-from webadmin.base.actions.action import OperatorAction, Order, Values
+from webadmin.base.actions.action import ActionContext, OperatorAction, Values
 from webadmin.base.actions.fields import Switch, Texts
 from webadmin.lanes.profiles.letter_models import LETTER_KEY_MAX
 from webadmin.lanes.profiles.models import DeadLetter, LetterState
@@ -32,7 +32,7 @@ def _waiting(keys: Sequence[str]) -> list[str]:
     return [key for key in keys if key in waiting]
 
 
-def _settled(action: str, order: Order, keys: Sequence[str], kept: Mapping[str, str]) -> dict[str, Any]:
+def _settled(action: str, order: ActionContext, keys: Sequence[str], kept: Mapping[str, str]) -> dict[str, Any]:
     return {
         "action": action,
         "dry_run": order.is_dry_run,
@@ -43,7 +43,7 @@ def _settled(action: str, order: Order, keys: Sequence[str], kept: Mapping[str, 
     }
 
 
-def _retry(values: Values, order: Order) -> dict[str, Any]:
+def _retry(values: Values, order: ActionContext) -> dict[str, Any]:
     keys = _waiting(values["letters"])
     if not keys:
         return _settled("retry_letters", order, (), {})
@@ -55,7 +55,7 @@ def _retry(values: Values, order: Order) -> dict[str, Any]:
     return _settled("retry_letters", order, keys, dict(waiting.values_list("key", "reason")))
 
 
-def _discard(values: Values, order: Order) -> dict[str, Any]:
+def _discard(values: Values, order: ActionContext) -> dict[str, Any]:
     keys = _waiting(values["letters"])
     if not order.is_dry_run:
         store = open_store(settings.OBJECT_STORE_URL)

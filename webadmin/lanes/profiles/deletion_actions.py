@@ -12,14 +12,14 @@ from rest_framework import serializers
 from engine.lanes.profiles.plan.retention import DAY_MS
 from webadmin.adminkit.formatting import counted, size_text
 from webadmin.base.access.models import TENANT_NAME_MAX
-from webadmin.base.actions.action import OperatorAction, Order, Values
+from webadmin.base.actions.action import ActionContext, OperatorAction, Values
 from webadmin.base.actions.fields import MomentMs, Number, Switch, Text
 from webadmin.lanes.profiles.deletion_models import KEEP_DAYS_MAX, SELECTOR_MAX, SERVICE_MAX
 from webadmin.lanes.profiles.services.delete_requests import (
     DEADLINE_HOURS,
     DEADLINE_HOURS_MAX,
-    DeleteOrder,
     DeleteOutcome,
+    DeletionTarget,
     request_deletion,
 )
 from webadmin.lanes.profiles.services.retain import EVERYBODY, RetentionReport, apply_retention, retention_policy
@@ -77,7 +77,7 @@ def _effect(rule: RuleOutcome) -> list[str]:
     else:
         own = {} if rule.after is None else {rule.tenant: rule.after * DAY_MS}
         then = replace(now, tenants=tenants | own)
-    dry = Order(actor="", is_dry_run=True)
+    dry = ActionContext(actor="", is_dry_run=True)
     return [
         f"As it is, the next run drops {_amount(apply_retention(order=dry, policy=now))}.",
         f"With this rule it would drop {_amount(apply_retention(order=dry, policy=then))}.",
@@ -92,7 +92,7 @@ def _amount(report: RetentionReport) -> str:
     return f"{counted(blocks, 'block')} ({size_text(sum(part.bytes for part in report.expired))}){more}"
 
 
-def _change_hold(values: Values, order: Order) -> dict[str, Any]:
+def _change_hold(values: Values, order: ActionContext) -> dict[str, Any]:
     tenant, lift = values["tenant"], values.get("lift", False)
     if lift:
         changed = lift_hold(tenant=tenant, at=timezone.now(), order=order)
@@ -203,7 +203,7 @@ REQUEST_DELETION = OperatorAction(
             default=DEADLINE_HOURS,
         ),
     ),
-    apply=lambda values, order: request_deletion(DeleteOrder(**values), order=order),
+    apply=lambda values, order: request_deletion(DeletionTarget(**values), order=order),
     outcome=DeleteReportSerializer,
     may_conflict=True,
     describe=_deletion_described,

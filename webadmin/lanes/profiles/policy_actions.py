@@ -53,7 +53,7 @@ NUMBERS = Group(
 PolicyPlaceSerializer = serializer_of("PolicyPlaceSerializer", (LANE, LEVEL, TENANT), "Whose policy.")
 
 
-class PolicyOutcomeSerializer(PolicyPlaceSerializer):
+class PolicyOutcomeSerializer(PolicyPlaceSerializer):  # type: ignore[valid-type,misc]  # built from the fields of the action
     """The change; the jobs are, in a dry run, what a poll would plan now."""
 
     before = NUMBERS.serializer()

@@ -14,7 +14,7 @@ from engine.schedule.errors import SnapshotRefused
 from engine.storage import cached_store
 from webadmin.adminkit import formatting as show
 from webadmin.base.access.scopes import MayWriteTables
-from webadmin.base.actions.action import OperatorAction, Order, Values
+from webadmin.base.actions.action import ActionContext, OperatorAction, Values
 from webadmin.base.actions.fields import Choice, Texts, YesOrNo
 from webadmin.lanes.tables.api import serializers as shapes
 from webadmin.lanes.tables.column_sizes import PATH_MAX
@@ -56,7 +56,7 @@ class TableOutcome:
         return {"dry_run": self.is_dry_run, "changed": self.changed}
 
 
-def _alter(values: Values, order: Order) -> TableOutcome:
+def _alter(values: Values, order: ActionContext) -> TableOutcome:
     changes = dict(values["policy"])
     if values["is_paused"] is not None:
         changes["is_paused"] = values["is_paused"]
@@ -183,7 +183,7 @@ def _interval(values: Values) -> Interval:
     return (values["start_ms"], values["end_ms"])
 
 
-def _order_chunks(values: Values, order: Order) -> dict[str, Any]:
+def _order_chunks(values: Values, order: ActionContext) -> dict[str, Any]:
     source, kind = values["table"], values["kind"]
     found = order_chunks(source, _interval(values), kind, order=order)
     start, end = found.interval
@@ -199,14 +199,14 @@ def _ordered(outcomes: Sequence[dict[str, Any]], is_dry_run: bool) -> dict[str, 
     return totals | {"intervals": intervals}
 
 
-def _end_orders(values: Values, order: Order) -> TableOutcome:
+def _end_orders(values: Values, order: ActionContext) -> TableOutcome:
     kinds = list(ChunkOrderKind) if values["kind"] is None else [values["kind"]]
     interval = _interval(values)
     count = sum(end_orders(values["table"], interval, kind, order=order) for kind in kinds)
     return TableOutcome(source=values["table"], is_dry_run=order.is_dry_run, changed=count, interval=interval)
 
 
-def _retry(values: Values, order: Order) -> TableOutcome:
+def _retry(values: Values, order: ActionContext) -> TableOutcome:
     interval = _interval(values)
     count = retry_chunks(values["table"], interval, order=order)
     return TableOutcome(source=values["table"], is_dry_run=order.is_dry_run, changed=count, interval=interval)
@@ -221,7 +221,7 @@ def _intervals_changed(outcomes: Sequence[TableOutcome], is_dry_run: bool) -> di
     return {"changed": names, "found": sum(one.changed for one in outcomes)}
 
 
-def _release(values: Values, order: Order) -> dict[str, Any]:
+def _release(values: Values, order: ActionContext) -> dict[str, Any]:
     source = values["table"]
     released = release_files(source, cached_store(source.url), values["paths"], order=order)
     return {"dry_run": order.is_dry_run, "released": released}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -18,6 +18,9 @@ from webadmin.base.actions.fields import ActionField, Choice, Number, Text
 from webadmin.lanes.tables.models import ALIGN, Policy
 from webadmin.lanes.tables.policies import GRANULARITY_MAX, NUMBERS, SETTINGS
 from webadmin.lanes.tables.policy_words import NUMBER_WORDS
+
+if TYPE_CHECKING:
+    from webadmin.base.actions.fields import Schema
 
 TEXT_MAX = 4_000
 ORIGIN_MAX = 1 << 53
@@ -49,7 +52,7 @@ class PolicyField(ActionField):
         given = fields.optional(self.name)
         return {} if given is None else dict(given.values)
 
-    def schema(self) -> tuple[type[serializers.Field], dict[str, Any]]:
+    def schema(self) -> Schema:
         return serializers.DictField, {}
 
     def form_fields(self) -> dict[str, forms.Field]:
@@ -62,21 +65,20 @@ class PolicyField(ActionField):
         return super().option() | {"type": json.loads, "metavar": "JSON"}
 
     def from_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        return options.get(self.key, {})
+        return dict(options.get(self.key, {}))
 
 
 def _input(name: str) -> forms.Field:
     words = NUMBER_WORDS[name]
-    about = {"name": name, "label": words.label, "about": words.about}
     if name in NUMBERS:
         return setting(name, words, *NUMBERS[name]).form_field()
     if name == "origin_ms":
-        return Number(**about, low=-ORIGIN_MAX, high=ORIGIN_MAX).form_field()
+        return Number(name, words.label, words.about, low=-ORIGIN_MAX, high=ORIGIN_MAX).form_field()
     if name == "align":
-        return Choice(**about, choices=tuple(ALIGN), is_required=True).form_field()
+        return Choice(name, words.label, words.about, choices=tuple(ALIGN), is_required=True).form_field()
     if name in ("granularity", "time_zone"):
         length = GRANULARITY_MAX if name == "granularity" else TEXT_MAX
-        return Text(**about, length_max=length, is_required=True).form_field()
+        return Text(name, words.label, words.about, length_max=length, is_required=True).form_field()
     kind = JsonField if name == "roll_up" else ColumnsField
     return kind(
         label=words.label,

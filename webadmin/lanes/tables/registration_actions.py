@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from engine.lanes.tables.jobs import TIME_UNITS
+from engine.protocol.errors import InvalidMessage
 from engine.storage import cached_store
 from webadmin.base.access.scopes import MayWriteTables
-from webadmin.base.actions.action import OperatorAction, Order, Values
+from webadmin.base.actions.action import ActionContext, OperatorAction, Values
 from webadmin.base.actions.fields import Choice, Group, Groups, Number, Text
 from webadmin.lanes.tables.api import serializers as shapes
 from webadmin.lanes.tables.api import table_messages as messages
@@ -35,7 +36,7 @@ FILE = Group(
 )
 
 
-def _create(values: Values, order: Order) -> dict[str, Any]:
+def _create(values: Values, order: ActionContext) -> dict[str, Any]:
     """Create a table; ``shown_to`` is the tenant that the response is for, None for an operator."""
     tenant, shown_to = values["tenant"], values["shown_to"]
     new = NewTable(
@@ -49,20 +50,22 @@ def _create(values: Values, order: Order) -> dict[str, Any]:
     return messages.table_to_json(find_table(tenant, new.name), shown_to)
 
 
-def _register(values: Values, order: Order) -> dict[str, Any]:
-    table, mode = values["table"], values["mode"]
+def _register(values: Values, order: ActionContext) -> dict[str, Any]:
+    table, mode, interval = values["table"], values["mode"], (values["start_ms"], values["end_ms"])
+    if mode is RegistrationMode.REPLACE and None in interval:
+        raise InvalidMessage("$.start_ms", "the mode replace needs start_ms and end_ms")
     taken = take_files(
         table,
         cached_store(table.url),
         values["files"],
         mode=mode,
         order=order,
-        interval=(values["start_ms"], values["end_ms"]) if mode is RegistrationMode.REPLACE else None,
+        interval=interval if mode is RegistrationMode.REPLACE else None,
     )
     return messages.taken_to_json(taken, values["shown_to"], is_dry_run=order.is_dry_run)
 
 
-def _drop(values: Values, order: Order) -> dict[str, Any]:
+def _drop(values: Values, order: ActionContext) -> dict[str, Any]:
     done = drop_interval(values["table"], (values["start_ms"], values["end_ms"]), order=order)
     return {"dry_run": order.is_dry_run, "sequence": done.sequence, "replaced": done.hidden}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from webadmin.base.actions.action import OperatorAction, Order, Values
+from webadmin.base.actions.action import ActionContext, OperatorAction, Values
 from webadmin.base.actions.fields import Choice, Group, Number, Numbers, Switch, Text, Texts
 from webadmin.lanes.tsdb.models import LAYOUTS, NAME_MAX, URL_MAX, WINNERS, Bucket
 from webadmin.lanes.tsdb.services.buckets import (
@@ -91,7 +91,7 @@ class BucketOutcomeSerializer(serializers.Serializer[Any]):
     dry_run = serializers.BooleanField()
 
 
-def _adopt(values: Values, order: Order) -> dict[str, Any]:
+def _adopt(values: Values, order: ActionContext) -> dict[str, Any]:
     about = {name: values[name] for name in ("url", "layout", "name")}
     settings = values.get("settings", {})
     bucket = check_adoption(**about, **settings) if order.is_dry_run else adopt_bucket(**about, **settings, order=order)
@@ -99,7 +99,7 @@ def _adopt(values: Values, order: Order) -> dict[str, Any]:
     return {"changed": [bucket.name], "settings": adopted, "dry_run": order.is_dry_run}
 
 
-def _change(values: Values, order: Order) -> dict[str, Any]:
+def _change(values: Values, order: ActionContext) -> dict[str, Any]:
     bucket = find_bucket(values["bucket"])
     changed = change_bucket(bucket, values["settings"], order=order)
     return {"changed": [bucket.name] if changed else [], "settings": changed, "dry_run": order.is_dry_run}

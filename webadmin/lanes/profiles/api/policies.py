@@ -15,7 +15,7 @@ from webadmin.lanes.profiles.policy_actions import NUMBERS, SET_POLICY, PolicyPl
 from webadmin.lanes.profiles.services.change_level_policy import policy_numbers
 
 
-class PolicyRowSerializer(PolicyPlaceSerializer):
+class PolicyRowSerializer(PolicyPlaceSerializer):  # type: ignore[valid-type,misc]  # built from the fields of the action
     """A policy in force."""
 
     numbers = NUMBERS.serializer_class()()

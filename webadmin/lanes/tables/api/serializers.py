@@ -139,10 +139,13 @@ class TaskListSerializer(serializers.Serializer[Any]):
 
 
 class OrderedChunksSerializer(IntervalSerializer):
-    """The whole chunks that an order is about."""
+    """The whole chunks that an action is about."""
 
     dry_run = serializers.BooleanField()
+    table = serializers.CharField()
     chunks = serializers.IntegerField()
+    segments = serializers.IntegerField(help_text="in chunks that are known")
+    bytes = serializers.IntegerField()
 
 
 class ChangedCountSerializer(serializers.Serializer[Any]):

@@ -78,7 +78,7 @@ TABLE_OF_URL: GivenByUrl = {"table": lambda view: view.table}
 
 def table_path(action: OperatorAction, address: str) -> URLPattern:
     """Return the URL of an endpoint that only runs an action on the table of the URL."""
-    view = type(f"{action.operation}_view", (TableView,), {"post": post_action(action, TABLE_OF_URL)})
+    view: type[TableView] = type(f"{action.operation}_view", (TableView,), {"post": post_action(action, TABLE_OF_URL)})
     return path(f"tables/<str:tenant>/<str:name>/{address}", view.as_view(), name=f"table-{action.name}")
 
 

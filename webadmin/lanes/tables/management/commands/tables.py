@@ -15,7 +15,7 @@ from engine.core.errors import LithifyError
 from engine.lanes.tables.jobs import TIME_UNITS
 from engine.storage import open_store
 from webadmin.adminkit.formatting import size_text
-from webadmin.base.actions.command import add_options, command_order, run_action
+from webadmin.base.actions.command import add_options, command_context, run_action
 from webadmin.lanes.tables.actions import RELEASE_FILES
 from webadmin.lanes.tables.column_sizes import NAME_MAX
 from webadmin.lanes.tables.explain import explain_chunk, explain_path
@@ -82,12 +82,12 @@ class Command(BaseCommand):
             time_unit=options["time_unit"],
             settings={"granularity": options["granularity"], "time_zone": options["timezone"]},
         )
-        order = command_order(options, "adopted by command")
+        order = command_context(options, "adopted by command")
         self._tell(adopt_table(new, store, order=order, say=self._say), options)
 
     def _rescan(self, options: dict[str, Any]) -> None:
         source = self._table(options)
-        order = command_order(options, "scanned again by command")
+        order = command_context(options, "scanned again by command")
         self._tell(rescan_table(source, open_store(source.url), order=order, say=self._say), options)
 
     def _tell(self, found: Adoption, options: dict[str, Any]) -> None:
@@ -133,7 +133,7 @@ class Command(BaseCommand):
     def _plan(self, options: dict[str, Any]) -> None:
         source = self._table(options)
         if not options["dry_run"]:
-            done = take_turn(source, order=command_order(options, "planned by command"))
+            done = take_turn(source, order=command_context(options, "planned by command"))
             told = {"analysed": done.analysed, "created": len(done.created), "started": done.started}
             told |= {"ended": done.ended, "put_off": done.shed}
             text = done.refusal or ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in told.items())
