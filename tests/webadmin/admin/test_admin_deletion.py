@@ -18,7 +18,7 @@ from django.urls import reverse
 
 from engine.lanes.profiles.plan.retention import DAY_MS
 from tests.webadmin.admin import rows, timeline_rows
-from tests.webadmin.admin.test_admin_orders import give
+from tests.webadmin.admin.test_admin_actions import give
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.lanes.catalog.short import new_catalog
 from tests.webadmin.service import Service, rolled_back

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from tests.webadmin.admin.test_admin_orders import LIMIT, give
+from tests.webadmin.admin.test_admin_actions import LIMIT, give
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.service import Service
 from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue

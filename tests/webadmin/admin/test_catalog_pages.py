@@ -15,7 +15,7 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.webadmin.admin.catalog_rows import fill_catalog, make_repository
-from tests.webadmin.admin.test_admin_orders import give
+from tests.webadmin.admin.test_admin_actions import give
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.lanes.catalog.short import ORDER, Catalog, new_catalog
 from webadmin.base.access.models import AuditEntry
