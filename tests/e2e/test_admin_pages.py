@@ -256,7 +256,7 @@ def test_a_limit_is_set_for_an_hour_with_the_mouse(browser: Browser, live_server
     complaints = complaints_of(page)
     page.goto(live_server.url + reverse("admin:schedule_limitchange_changelist"))
     page.get_by_role("link", name="Set a limit").click()
-    page.select_option("select[name=name]", "failures_max")
+    page.select_option("select[name=limit]", "failures_max")
     page.fill("input[name=value]", "8")
     page.fill("input[name=why]", "a bad hour")
     page.get_by_role("button", name="Preview").click()

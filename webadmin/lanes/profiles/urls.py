@@ -5,12 +5,12 @@ from __future__ import annotations
 from django.urls import path
 
 from webadmin.base.actions.api import action_path
-from webadmin.lanes.profiles.actions import DISCARD_LETTERS, RELEASE, RETRY_LETTERS
+from webadmin.lanes.profiles.actions.blocks import DISCARD_LETTERS, RELEASE, RETRY_LETTERS
+from webadmin.lanes.profiles.actions.deletion import APPLY_RETENTION, CHANGE_HOLD, SET_RETENTION
 from webadmin.lanes.profiles.api.blocks import AddBlocksView, QueryBlocksView
 from webadmin.lanes.profiles.api.deletion import DeleteRequestsView
 from webadmin.lanes.profiles.api.policies import LevelPoliciesView
 from webadmin.lanes.profiles.api.quarantine import QuarantineView
-from webadmin.lanes.profiles.deletion_actions import APPLY_RETENTION, CHANGE_HOLD, SET_RETENTION
 
 urlpatterns = [
     path("blocks", AddBlocksView.as_view(), name="add-blocks"),

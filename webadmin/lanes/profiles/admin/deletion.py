@@ -22,8 +22,8 @@ from webadmin.adminkit.filters import TenantNameFilter, TenantRowFilter
 from webadmin.adminkit.sections import Facts, Section, Table
 from webadmin.adminkit.verdict import Notice
 from webadmin.lanes.profiles import deletion_queries as queries
+from webadmin.lanes.profiles.actions.deletion import HOLD_ACTIONS, REQUEST_DELETION, RETENTION_ACTIONS
 from webadmin.lanes.profiles.admin import deletion_page as page
-from webadmin.lanes.profiles.deletion_actions import HOLD_ACTIONS, REQUEST_DELETION, RETENTION_ACTIONS
 from webadmin.lanes.profiles.deletion_models import DeleteRequest, DeletionCertificate, LegalHold, RetentionRule
 from webadmin.schedule.operator_queries import command_now_ms, with_now
 from webadmin.schedule.wall_times import NowColumns

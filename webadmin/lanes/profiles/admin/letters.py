@@ -18,7 +18,7 @@ from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Section
 from webadmin.base.access.models import RefusalCount
 from webadmin.base.database import dialect
-from webadmin.lanes.profiles.actions import LETTER_ACTIONS
+from webadmin.lanes.profiles.actions.blocks import LETTER_ACTIONS
 from webadmin.lanes.profiles.models import DeadLetter, LetterState
 from webadmin.schedule.operator_queries import with_now
 from webadmin.schedule.wall_times import NowColumns

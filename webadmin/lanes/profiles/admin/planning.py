@@ -18,10 +18,10 @@ from webadmin.adminkit.filters import LevelFilter, ShardFilter, TenantNameFilter
 from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Section, Table
 from webadmin.base.access.queries import audit_of
+from webadmin.lanes.profiles.actions.policies import POLICY_ACTIONS, number_words
 from webadmin.lanes.profiles.admin import block_page, queue_words
 from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
 from webadmin.lanes.profiles.operator_queries import queues_for_list
-from webadmin.lanes.profiles.policy_actions import POLICY_ACTIONS, number_words
 from webadmin.schedule.admin import job_page
 from webadmin.schedule.admin.job_page import SEGMENT_TENANT
 from webadmin.schedule.operator_queries import command_now_ms

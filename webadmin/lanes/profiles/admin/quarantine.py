@@ -15,7 +15,7 @@ from webadmin.adminkit import formatting as show
 from webadmin.adminkit.actions import ActionAdmin
 from webadmin.adminkit.filters import ExactFilter
 from webadmin.adminkit.sections import Facts, Section
-from webadmin.lanes.profiles.actions import RELEASE
+from webadmin.lanes.profiles.actions.blocks import RELEASE
 from webadmin.lanes.profiles.quarantine_models import Quarantine
 from webadmin.schedule.wall_times import WallTimeColumns, commanded_ms, with_wall_times
 

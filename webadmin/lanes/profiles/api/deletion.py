@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from webadmin.base.actions.api import ERRORS, OperatorView, post_action
-from webadmin.lanes.profiles.deletion_actions import REQUEST_DELETION
+from webadmin.lanes.profiles.actions.deletion import REQUEST_DELETION
 from webadmin.lanes.profiles.deletion_queries import request_progress
 from webadmin.lanes.profiles.models import DeleteRequest
 from webadmin.schedule.api.operations import BEFORE, ROWS_MAX, before_id

@@ -10,8 +10,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from webadmin.base.actions.api import ERRORS, OperatorView, post_action
+from webadmin.lanes.profiles.actions.policies import NUMBERS, SET_POLICY, PolicyPlaceSerializer
 from webadmin.lanes.profiles.level_models import LevelPolicy
-from webadmin.lanes.profiles.policy_actions import NUMBERS, SET_POLICY, PolicyPlaceSerializer
 from webadmin.lanes.profiles.services.change_level_policy import policy_numbers
 
 

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand
 
 from engine.schedule.progress import count_words
 from webadmin.base.actions.command import add_options, run_action
-from webadmin.lanes.profiles.deletion_actions import REQUEST_DELETION
+from webadmin.lanes.profiles.actions.deletion import REQUEST_DELETION
 from webadmin.lanes.profiles.services.delete_requests import DeleteOutcome
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from webadmin.base.actions.command import add_options, run_action
+from webadmin.lanes.profiles.actions.policies import LANE, LEVEL, NUMBERS, SET_POLICY, TENANT
 from webadmin.lanes.profiles.level_models import LevelPolicy
-from webadmin.lanes.profiles.policy_actions import LANE, LEVEL, NUMBERS, SET_POLICY, TENANT
 from webadmin.lanes.profiles.services.change_level_policy import policy_numbers
 
 

@@ -14,7 +14,7 @@ from rich.table import Table
 from engine.schedule.progress import count_words
 from webadmin.base.actions.action import outcome_json
 from webadmin.base.actions.command import add_options, run_action
-from webadmin.lanes.profiles.deletion_actions import APPLY_RETENTION, CHANGE_HOLD, SET_RETENTION
+from webadmin.lanes.profiles.actions.deletion import APPLY_RETENTION, CHANGE_HOLD, SET_RETENTION
 from webadmin.lanes.profiles.services.retain import RetentionReport
 
 
