@@ -36,7 +36,7 @@ class SwapStep(Step):
 
     is_released: bool = False
     """Whether the step takes its course, and power is lost at a random moment of it."""
-    is_told: bool = False
+    names_partition: bool = False
     """Whether the worker was told of the swap, so that it must be there."""
 
 
@@ -44,7 +44,7 @@ STEPS = [
     SwapStep(name="before the commit", on="database", match=SWAPPED, moment=Moment.BEFORE),
     SwapStep(name="in the commit", on="database", match=SWAPPED, moment=Moment.BEFORE, is_released=True),
     SwapStep(name="after the commit", on="database", match=SWAPPED, moment=Moment.AFTER),
-    SwapStep(name="after the answer", on="service", match=report, moment=Moment.AFTER, is_told=True),
+    SwapStep(name="after the answer", on="service", match=report, moment=Moment.AFTER, names_partition=True),
 ]
 
 
@@ -74,6 +74,6 @@ def test_a_database_that_loses_power_at_the_swap_keeps_what_was_acknowledged_and
             assert postgresql.rows(REGISTERED, shard) == [(8,)]
             swaps = postgresql.rows(SWAPS, shard)
     assert set(swaps) <= {WHOLE, ABSENT}
-    if step.is_told:
+    if step.names_partition:
         assert WHOLE in swaps
     durable_stack.check(shard, expected)

@@ -13,10 +13,10 @@ import pytest
 from spark import pack
 
 PROGRAM = """
-import engine, boto3, pyarrow.parquet, engine.formats.profile_block.series.series_index as door, spark.probe
+import engine, boto3, pyarrow.parquet, engine.formats.profile_block.series.series_index as kernel, spark.probe
 from pathlib import Path
 print(Path(engine.__file__).parents[1])
-print(door.IMPLEMENTATION)
+print(kernel.IMPLEMENTATION)
 """
 
 

@@ -124,8 +124,8 @@ class CredentialsView(CredentialView):
         """List the credentials in use by name, at most 1000 per answer."""
         rows = WorkerCredential.objects.filter(revoked_at=None, name__gt=request.query_params.get("after", ""))
         now = timezone.now()
-        told = [describe_credential(row) | {"warning": credential_warning(row, now)} for row in rows[:ROWS_MAX]]
-        return Response({"credentials": told})
+        credentials = [describe_credential(row) | {"warning": credential_warning(row, now)} for row in rows[:ROWS_MAX]]
+        return Response({"credentials": credentials})
 
     @extend_schema(
         operation_id="create_credential",

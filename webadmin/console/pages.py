@@ -23,7 +23,7 @@ from webadmin.base.access.models import WorkerCredential
 from webadmin.base.access.queries import expiring_credential_count
 from webadmin.base.database import dialect, durability
 from webadmin.lanes.catalog.overview import catalog_standings, catalogs_table
-from webadmin.lanes.profiles.admin import queue_words
+from webadmin.lanes.profiles.admin import queue_labels
 from webadmin.lanes.profiles.deletion_queries import late_requests
 from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block, DeadLetter, DeleteRequest, LineageMark, Tombstone
@@ -346,11 +346,11 @@ def _first_queues(now_ms: int) -> Table:
                 queue.shard,
                 queue.level,
                 show.age(queue.oldest_arrival_ms, now_ms, clock=show.COMMAND_TIME),
-                queue_words.ready_badge(fill),
-                queue_words.ready_reason(fill),
+                queue_labels.ready_badge(fill),
+                queue_labels.ready_reason(fill),
             )
             for queue in next_queues(now_ms)
-            for fill in [queue_words.QueueFill.from_row(queue)]
+            for fill in [queue_labels.QueueFill.from_row(queue)]
         ],
         empty="Nothing waits.",
     )

@@ -26,7 +26,7 @@ from webadmin.placement.rule_changes import rule_json
 from webadmin.placement.rule_models import DATASET_NAME_MAX
 from webadmin.placement.services.build_placement_rules import rules_of
 from webadmin.placement.services.decide_placement import change_limits, change_override
-from webadmin.placement.services.foresee_placement import NEW_INSTANCES_MAX, FleetChange, what_if
+from webadmin.placement.services.forecast_placement import NEW_INSTANCES_MAX, FleetChange, what_if
 from webadmin.placement.services.instances import current_ring, drain_instance, size_ring
 from webadmin.schedule.api.operations import ERRORS, ROWS_MAX, OperatorView
 
@@ -160,8 +160,8 @@ class DrainInstanceView(OperatorView):
         fields, order = self.read(shapes.DrainSerializer)
         name = fields.text("instance", NAME_MAX, empty=False)
         if order.is_dry_run:
-            return Response(_foreseen(FleetChange(remove=(name,))))
-        return Response({"changed": drain_instance(name, actor=order.actor, reason=order.why), "foresight": None})
+            return Response(_forecast(FleetChange(remove=(name,))))
+        return Response({"changed": drain_instance(name, actor=order.actor, reason=order.why), "movement": None})
 
 
 class RingSizeView(OperatorView):
@@ -176,9 +176,9 @@ class RingSizeView(OperatorView):
         shards = fields.integer("shards", 1, SHARDS_MAX)
         before = current_ring()
         if order.is_dry_run:
-            return Response(_foreseen(FleetChange(shards=max(shards, before.shards))))
+            return Response(_forecast(FleetChange(shards=max(shards, before.shards))))
         after = size_ring(shards, actor=order.actor, reason=order.why)
-        return Response({"changed": after.version != before.version, "foresight": None})
+        return Response({"changed": after.version != before.version, "movement": None})
 
 
 class WhatIfView(OperatorView):
@@ -187,7 +187,7 @@ class WhatIfView(OperatorView):
     @extend_schema(
         operation_id="placement_what_if",
         request=shapes.WhatIfSerializer,
-        responses={200: shapes.ForesightSerializer, **ERRORS},
+        responses={200: shapes.MovementForecastSerializer, **ERRORS},
     )
     def post(self, request: Request) -> Response:
         """Say what moves if instances come and go, or if the ring gets another number of shards."""
@@ -195,8 +195,8 @@ class WhatIfView(OperatorView):
         return Response(what_if(_fleet_change(fields)).to_json())
 
 
-def _foreseen(change: FleetChange) -> dict[str, Any]:
-    return {"changed": False, "foresight": what_if(change).to_json()}
+def _forecast(change: FleetChange) -> dict[str, Any]:
+    return {"changed": False, "movement": what_if(change).to_json()}
 
 
 def _fleet_change(fields: Fields) -> FleetChange:

@@ -113,7 +113,7 @@ class MoverSerializer(DatasetPlaceSerializer):
     shards_after = serializers.IntegerField()
 
 
-class ForesightSerializer(serializers.Serializer):
+class MovementForecastSerializer(serializers.Serializer):
     """What would move."""
 
     shards_before = serializers.IntegerField()
@@ -134,7 +134,7 @@ class DecisionSerializer(DatasetPlaceSerializer):
     before = serializers.DictField(allow_null=True)
     after = serializers.DictField(allow_null=True)
     dry_run = serializers.BooleanField()
-    foresight = ForesightSerializer(allow_null=True)
+    movement = MovementForecastSerializer(allow_null=True)
 
 
 class InstanceSerializer(serializers.Serializer):
@@ -167,7 +167,7 @@ class RingSizeSerializer(OrderSerializer):
 
 class DoneSerializer(serializers.Serializer):
     changed = serializers.BooleanField()
-    foresight = ForesightSerializer(allow_null=True, help_text="of a dry run")
+    movement = MovementForecastSerializer(allow_null=True, help_text="of a dry run")
 
 
 class WhatIfSerializer(serializers.Serializer):

@@ -16,7 +16,7 @@ from webadmin.placement.models import Instance, PlacementLimit, PlacementOverrid
 from webadmin.placement.operator_settings import limit_values, override_values
 from webadmin.placement.rule_models import DATASET_NAME_MAX
 from webadmin.placement.services.decide_placement import Decision, change_limits, change_override
-from webadmin.placement.services.foresee_placement import FleetChange, Foresight, what_if
+from webadmin.placement.services.forecast_placement import FleetChange, MovementForecast, what_if
 from webadmin.placement.services.instances import current_ring, drain_instance, size_ring
 from webadmin.schedule.services.operation import Order
 
@@ -100,8 +100,8 @@ class PlacementAnswers:
             return {"changed": [_place(one) for one in self.decisions if one.before != one.after]}
         values = [row for one in self.decisions for row in _values(one)]
         told: dict[str, Any] = {"values": values}
-        foreseen = [one.foresight.to_json() for one in self.decisions if one.foresight is not None]
-        told |= foreseen[0] if len(foreseen) == 1 else {}
+        forecast = [one.movement.to_json() for one in self.decisions if one.movement is not None]
+        told |= forecast[0] if len(forecast) == 1 else {}
         if not values:
             told["notes"] = ["Nothing changes: it is so already."]
         return told
@@ -111,12 +111,12 @@ class PlacementAnswers:
 class FleetAnswer:
     """The outcome of an action on the fleet, or what it would move."""
 
-    foresight: Foresight | None = None
+    movement: MovementForecast | None = None
     changed: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the outcome or the prediction."""
-        return self.foresight.to_json() if self.foresight is not None else {"changed": list(self.changed)}
+        return self.movement.to_json() if self.movement is not None else {"changed": list(self.changed)}
 
 
 def _place(decision: Decision) -> str:
@@ -197,14 +197,14 @@ def _each_override(take: Callable[[Values], Values | None]) -> Callable[..., Out
 def _drain(rows: Sequence[Instance], values: Values, actor: str, is_dry_run: bool) -> Outcome:
     names = [row.name for row in rows]
     if is_dry_run:
-        return FleetAnswer(foresight=what_if(FleetChange(remove=names)))
+        return FleetAnswer(movement=what_if(FleetChange(remove=names)))
     return FleetAnswer(changed=tuple(n for n in names if drain_instance(n, actor=actor, reason=values["why"])))
 
 
 def _size(rows: Sequence[object], values: Values, actor: str, is_dry_run: bool) -> Outcome:
     before = current_ring()
     if is_dry_run:
-        return FleetAnswer(foresight=what_if(FleetChange(shards=max(values["shards"], before.shards))))
+        return FleetAnswer(movement=what_if(FleetChange(shards=max(values["shards"], before.shards))))
     after = size_ring(values["shards"], actor=actor, reason=values["why"])
     return FleetAnswer(changed=("the ring",) if after.version != before.version else ())
 

@@ -13,9 +13,9 @@ from webadmin.base.database import dialect, durability
 from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.progress.due_work import due_jobs, due_queues, held_jobs
 from webadmin.progress.models import CountingMark
+from webadmin.schedule.blockers import caps_reached, jobs_with_unmatched_pins
 from webadmin.schedule.breakages import merging_is_broken
 from webadmin.schedule.command_log import read_time
-from webadmin.schedule.hindrances import caps_reached, jobs_with_unmatched_pins
 from webadmin.schedule.isolation_stops import stops_in_words
 from webadmin.schedule.lanes import Trouble, lanes
 from webadmin.schedule.models import Job, LogHead

@@ -25,7 +25,7 @@ MINUTE_MS = 60_000
 ADDING = (Command.Kind.ADD_BLOCKS, Command.Kind.IMPORT_BLOCKS)
 DROPPING = ("retention", "drop_deleted", "repair_index")
 """Actions that remove blocks from the index unmerged."""
-LET_GO = "let go"
+DROPPED_LANE = "let go"
 """Stands for the lane in the flows of dropped blocks: they left a backlog without a job."""
 
 FlowKey = tuple[int, str, str, int, int]
@@ -55,11 +55,11 @@ class LogCounts:
         is_parked = block.owner_job is not None and block.owner_job.state == JobState.PARKED
         if block.level < COMPACTION_LEVEL_MAX and not is_parked:
             tenant = block.tenant.name if block.tenant else ""
-            self.flows[minute_ms, LET_GO, tenant, block.shard, block.level].update(
+            self.flows[minute_ms, DROPPED_LANE, tenant, block.shard, block.level].update(
                 drained_blocks=1, drained_bytes=block.size_bytes
             )
 
-    def happened(self, job: JobPlace | None, what: str, count: int = 1) -> None:
+    def count_event(self, job: JobPlace | None, what: str, count: int = 1) -> None:
         """Count an event of a job, if its level is known."""
         if job is not None:
             self.totals[job.lane, job.level, what] += count
@@ -88,7 +88,7 @@ def count_commands(commands: Iterable[Command]) -> LogCounts:
         elif command.kind == Command.Kind.OPERATE:
             name, part_count = _split(command)
             if part_count and (name, 0) in jobs:
-                counts.happened(JobPlace(jobs[name, 0].lane, jobs[name, 0].level), "jobs_added", part_count)
+                counts.count_event(JobPlace(jobs[name, 0].lane, jobs[name, 0].level), "jobs_added", part_count)
             for block in _dropped_by(command):
                 counts.drop(minute_ms, block)
     return counts
@@ -99,14 +99,14 @@ def _count_plan(
 ) -> None:
     places = _places(command, jobs)
     for entry in _entries(command, "created", ("job",)):
-        counts.happened(places.get(entry["job"]), "jobs_added")
-        counts.happened(places.get(entry["job"]), "jobs_assigned", int(entry.get("is_assigned", True)))
+        counts.count_event(places.get(entry["job"]), "jobs_added")
+        counts.count_event(places.get(entry["job"]), "jobs_assigned", int(entry.get("is_assigned", True)))
     for entry in _entries(command, "assigned", ("job",)):
-        counts.happened(places.get(entry["job"]), "jobs_assigned")
-        counts.happened(places.get(entry["job"]), "jobs_reassigned", int(bool(entry.get("replaces_token"))))
+        counts.count_event(places.get(entry["job"]), "jobs_assigned")
+        counts.count_event(places.get(entry["job"]), "jobs_reassigned", int(bool(entry.get("replaces_token"))))
     for entry in _entries(command, "returned", ("job",)):
-        counts.happened(places.get(entry["job"]), f"runs_{entry.get('outcome', 'returned')}")
-        counts.happened(places.get(entry["job"]), "jobs_evicted", int(bool(entry.get("parked_reason"))))
+        counts.count_event(places.get(entry["job"]), f"runs_{entry.get('outcome', 'returned')}")
+        counts.count_event(places.get(entry["job"]), "jobs_evicted", int(bool(entry.get("parked_reason"))))
     for entry in _entries(command, "completed", ("job", "token")):
         job = jobs.get((entry["job"], entry["token"]))
         if job is not None and job.finished_command_index == command.index:
@@ -122,11 +122,11 @@ def _count_completion(job: Job, counts: LogCounts, minute_ms: int, wall_ms: int)
         flow.update(drained_blocks=block_count, drained_bytes=byte_count)
     counts.flows[minute_ms, job.lane, job.tenant, job.shard, job.level].update(completed_jobs=1, run_ms=run_ms)
     place = JobPlace(job.lane, job.level)
-    counts.happened(place, "jobs_completed")
-    counts.happened(place, "blocks_merged", job.source_count)
-    counts.happened(place, "bytes_merged", job.source_bytes)
+    counts.count_event(place, "jobs_completed")
+    counts.count_event(place, "blocks_merged", job.source_count)
+    counts.count_event(place, "bytes_merged", job.source_bytes)
     level = job.level if job.rewrites else job.level + 1
-    counts.happened(place, "compaction_wait_seconds", _waited_seconds(job, wall_ms))
+    counts.count_event(place, "compaction_wait_seconds", _waited_seconds(job, wall_ms))
     for block in (job.result or {}).get("blocks", []):
         if "key" not in block:  # a block of another lane, which counts its blocks itself
             counts.totals[job.lane, level, "blocks_added"] += 1

@@ -13,7 +13,7 @@ from engine.lanes.tables.plan import forecast as foreseeing
 from tests.webadmin.admin.test_admin_orders import give, order
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.admin.timeline_rows import DAY_MS, MB, fill_timeline, make_chunk, make_table
-from webadmin.adminkit.setting_words import read_size, write_size
+from webadmin.adminkit.setting_labels import read_size, write_size
 from webadmin.base.access.models import AuditEntry
 from webadmin.lanes.tables import plan_preview
 from webadmin.lanes.tables.admin.policy_form import form_values

@@ -71,8 +71,8 @@ def test_parked_blocks_are_counted_by_kind(service: Service) -> None:
     worker = service.worker()
     [spec] = worker.take()
     from webadmin.schedule.register import JobFilter
+    from webadmin.schedule.services.cancel_jobs import cancel
     from webadmin.schedule.services.operation import Order
-    from webadmin.schedule.services.set_aside_jobs import cancel
 
     assert cancel(JobFilter(names=(spec.job,)), order=Order(actor="op")).changed
     count_log()

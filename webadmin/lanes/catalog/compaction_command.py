@@ -25,7 +25,7 @@ from webadmin.lanes.catalog.states import CompactionState
 from webadmin.schedule.services.operation import Order
 
 DEFAULT_TENANT = "anonymous"
-TENANTS_TOLD = 5
+TENANTS_NAMED_MAX = 5
 
 
 def add_actions(actions: Any) -> None:
@@ -148,7 +148,7 @@ def _repository(options: dict[str, Any]) -> Repository:
     try:
         return find_repository(options["tenant"], options["repository"])
     except RepositoryMissing as error:
-        tenants = [row.tenant for row in active_repositories() if row.name == options["repository"]][:TENANTS_TOLD]
+        tenants = [row.tenant for row in active_repositories() if row.name == options["repository"]][:TENANTS_NAMED_MAX]
         if not tenants:
             raise
         have = "has" if len(tenants) == 1 else "have"

@@ -8,7 +8,7 @@ from typing import Any
 
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.orders import OperatorOrder, OrderForm, Outcome
-from webadmin.adminkit.setting_words import setting_field, write_size
+from webadmin.adminkit.setting_labels import setting_field, write_size
 from webadmin.lanes.catalog.compaction_policies import NUMBERS, WORDS, policy_of
 from webadmin.lanes.catalog.models import Branch, Repository
 from webadmin.lanes.catalog.repository_sections import setting_value

@@ -29,9 +29,9 @@ def read_blocks(tenant: BucketTenant) -> list[IntervalBlock]:
     rows = Block.objects.filter(tenant=tenant, state__in=PLANNABLE, visible_at_ms__isnull=False)
     blocks = []
     for row in rows.order_by().values_list(*_COLUMNS):
-        told = dict(zip(_COLUMNS, row, strict=True))
-        origins, hints = told.pop("origins"), told.pop("hints")
-        blocks.append(IntervalBlock(sources=tuple(origins), hints=tuple(hints), **told))
+        values = dict(zip(_COLUMNS, row, strict=True))
+        origins, hints = values.pop("origins"), values.pop("hints")
+        blocks.append(IntervalBlock(sources=tuple(origins), hints=tuple(hints), **values))
     return blocks
 
 

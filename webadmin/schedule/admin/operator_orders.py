@@ -15,12 +15,12 @@ from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import IsolationStop, Pause
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.adjust_jobs import pin, reset_failures, unpin
+from webadmin.schedule.services.cancel_jobs import cancel
 from webadmin.schedule.services.change_limit import DURATION_SECONDS_MAX, change_limit
-from webadmin.schedule.services.give_blocks_back import give_blocks_back
 from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause, resume
 from webadmin.schedule.services.requeue_jobs import requeue
-from webadmin.schedule.services.set_aside_jobs import cancel
+from webadmin.schedule.services.return_job_blocks import return_job_blocks
 from webadmin.schedule.services.stop_isolation import DecisionOutcome, decide_isolation
 
 Values = Mapping[str, Any]
@@ -254,7 +254,7 @@ GIVE_BACK = OperatorOrder(
     name="give-blocks-back",
     label="Give blocks back",
     about="Ends parked jobs and returns their blocks to their queues, where they are planned anew, with others.",
-    give=lambda rows, values, actor, dry: give_blocks_back(_named(rows), order=_order(values, actor, dry)),
+    give=lambda rows, values, actor, dry: return_job_blocks(_named(rows), order=_order(values, actor, dry)),
     fits=lambda job: job.state == JobState.PARKED and job.parked_kind != ParkedKind.QUARANTINED,
 )
 SET_LIMIT = OperatorOrder(

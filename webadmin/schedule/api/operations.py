@@ -26,12 +26,12 @@ from webadmin.schedule.operation_models import PLACE_MAX, IsolationStop, LimitCh
 from webadmin.schedule.pauses import pauses_in_force
 from webadmin.schedule.register import JobFilter, parked_jobs
 from webadmin.schedule.services.adjust_jobs import pin, reset_failures, unpin
+from webadmin.schedule.services.cancel_jobs import cancel
 from webadmin.schedule.services.change_limit import DURATION_SECONDS_MAX, change_limit
-from webadmin.schedule.services.give_blocks_back import give_blocks_back
 from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause, resume
 from webadmin.schedule.services.requeue_jobs import requeue
-from webadmin.schedule.services.set_aside_jobs import cancel
+from webadmin.schedule.services.return_job_blocks import return_job_blocks
 from webadmin.schedule.services.stop_isolation import decide_isolation
 from webadmin.schedule.wall_times import WallTimes, wall_times
 
@@ -169,11 +169,11 @@ class CancelView(JobsView):
 class GiveBlocksBackView(JobsView):
     """Ending parked jobs."""
 
-    @extend_schema(operation_id="give_blocks_back", **JOB_ORDER)
+    @extend_schema(operation_id="return_job_blocks", **JOB_ORDER)
     def post(self, request: Request) -> Response:
         """End parked jobs and plan their blocks anew, or preview it."""
         _, wanted, order = self.read_jobs()
-        return Response(give_blocks_back(wanted, order=order).to_json())
+        return Response(return_job_blocks(wanted, order=order).to_json())
 
 
 class ResetFailuresView(JobsView):

@@ -46,7 +46,7 @@ class PollRequestSerializer(serializers.Serializer):
     build = serializers.CharField(max_length=wire.NAME_MAX, allow_blank=True)
     capacity = serializers.IntegerField(min_value=0, max_value=wire.CAPACITY_MAX)
     updates = JobUpdateSerializer(many=True, required=False, max_length=wire.UPDATES_MAX)
-    heard = serializers.IntegerField(
+    last_serial = serializers.IntegerField(
         min_value=0,
         max_value=COUNT_MAX,
         required=False,

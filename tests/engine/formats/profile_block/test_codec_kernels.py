@@ -23,9 +23,9 @@ BITS = st.sampled_from([32, 64])
 
 
 @pytest.mark.skipif(os.environ.get("LITHIFY_PURE") == "1", reason="the twins were asked for")
-@pytest.mark.parametrize("door", [dataset_merge, series_index, symbols])
-def test_the_build_really_loads_the_compiled_implementation(door: object) -> None:
-    assert door.IMPLEMENTATION == "compiled"  # type: ignore[attr-defined]
+@pytest.mark.parametrize("kernel", [dataset_merge, series_index, symbols])
+def test_the_build_really_loads_the_compiled_implementation(kernel: object) -> None:
+    assert kernel.IMPLEMENTATION == "compiled"  # type: ignore[attr-defined]
 
 
 def test_the_debug_suite_runs_on_the_debug_build() -> None:

@@ -15,8 +15,8 @@ from tests.webadmin.service import Service
 from webadmin.base.access.models import AuditEntry
 from webadmin.schedule.models import Job
 from webadmin.schedule.register import JobFilter
+from webadmin.schedule.services.cancel_jobs import cancel
 from webadmin.schedule.services.operation import Order
-from webadmin.schedule.services.set_aside_jobs import cancel
 
 OTHER = FailureReason(error_class="Truncated", message="ends early")
 

@@ -18,7 +18,7 @@ from webadmin.adminkit.orders import OperatorOrder, OrderForm, Outcome
 from webadmin.lanes.profiles.models import DeadLetter, LetterState
 from webadmin.lanes.profiles.quarantine_models import Quarantine
 from webadmin.lanes.profiles.services.quarantine_blocks import release
-from webadmin.lanes.profiles.services.recover_letters import foresee_named
+from webadmin.lanes.profiles.services.recover_letters import forecast_named
 from webadmin.lanes.profiles.services.settle_letters import discard_letter, retry_letters
 from webadmin.schedule.services.operation import Order
 
@@ -55,7 +55,7 @@ def _retry(rows: Sequence[DeadLetter], values: Mapping[str, Any], actor: str, is
         return LettersSettled(changed=())
     store = open_store(settings.OBJECT_STORE_URL)
     if is_dry_run:
-        kept = dict(foresee_named(store=store, keys=keys).kept)
+        kept = dict(forecast_named(store=store, keys=keys).kept)
         return LettersSettled(changed=[key for key in keys if key not in kept], left=tuple(kept.items()))
     retry_letters(keys=keys, store=store, actor=actor)
     still = dict(DeadLetter.objects.filter(key__in=keys, state=LetterState.WAITING).values_list("key", "reason"))

@@ -11,8 +11,8 @@ from django.core.exceptions import ValidationError
 
 from webadmin.adminkit.order_fields import choice_field, number_field, text_field
 from webadmin.adminkit.orders import OrderForm
-from webadmin.adminkit.setting_words import setting_field, write_size
-from webadmin.lanes.tables.admin.policy_words import NUMBER_WORDS
+from webadmin.adminkit.setting_labels import setting_field, write_size
+from webadmin.lanes.tables.admin.policy_labels import NUMBER_LABELS
 from webadmin.lanes.tables.models import ALIGN, Policy
 from webadmin.lanes.tables.policies import GRANULARITY_MAX, NUMBERS, SETTINGS
 
@@ -20,7 +20,7 @@ TEXT_MAX = 4_000
 
 
 def _field(name: str) -> forms.Field:
-    words = NUMBER_WORDS[name]
+    words = NUMBER_LABELS[name]
     if name in NUMBERS:
         low, high = NUMBERS[name]
         return setting_field(words, low, high)
@@ -50,8 +50,8 @@ class _Settings(OrderForm):
 PolicyForm = type(
     "PolicyForm",
     (_Settings,),
-    {name: _field(name) for name in NUMBER_WORDS}
-    | {"__doc__": "All settings of a policy.", "field_order": (*NUMBER_WORDS, "why")},
+    {name: _field(name) for name in NUMBER_LABELS}
+    | {"__doc__": "All settings of a policy.", "field_order": (*NUMBER_LABELS, "why")},
 )
 
 
@@ -63,7 +63,7 @@ def settings_of(values: Mapping[str, Any]) -> dict[str, Any]:
 def form_values(policy: Policy) -> dict[str, Any]:
     """Return the settings of a policy as initial values of the form."""
     shown: dict[str, Any] = {name: getattr(policy, name) for name in SETTINGS}
-    for name, words in NUMBER_WORDS.items():
+    for name, words in NUMBER_LABELS.items():
         if words.unit == "bytes":
             shown[name] = write_size(shown[name])
     shown["sort_columns"] = ", ".join(policy.sort_columns)

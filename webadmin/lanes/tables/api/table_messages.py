@@ -41,8 +41,8 @@ def new_table(tenant: str, fields: Fields) -> NewTable:
 
 def settings_of(fields: Fields) -> Mapping[str, Any]:
     """Return the policy settings in a request; only their types are checked."""
-    told = fields.optional("policy")
-    return {} if told is None else dict(told.values)
+    values = fields.optional("policy")
+    return {} if values is None else dict(values.values)
 
 
 def files_of(fields: Fields) -> list[OfferedFile]:
@@ -72,11 +72,11 @@ def interval_of(fields: Fields) -> Interval:
 
 def query_of(values: Mapping[str, str]) -> Fields:
     """Return query parameters as fields, with numeric parameters converted."""
-    told: dict[str, Any] = dict(values)
+    data: dict[str, Any] = dict(values)
     for name in ("start_ms", "end_ms", "after"):
-        if name in told:
-            told[name] = _number(name, told[name])
-    return Fields("query", told)
+        if name in data:
+            data[name] = _number(name, data[name])
+    return Fields("query", data)
 
 
 def _number(name: str, text: str) -> int:

@@ -40,7 +40,7 @@ def clean_bucket(bucket: Bucket, store: ObjectStore) -> CleanReport:
     if not bucket.is_paused:
         now_ms, batches = dialect.clock_ms(), DeletionBatches()
         _delete_marked(bucket, store, now_ms, report, batches)
-        for folder in Folder.objects.filter(bucket=bucket).select_related("bucket").defer("looked"):
+        for folder in Folder.objects.filter(bucket=bucket).select_related("bucket").defer("examined"):
             _delete_partials(folder, store, now_ms, report, batches)
     return report
 

@@ -24,8 +24,8 @@ from engine.schedule.model import LIVE_STATES, JobState
 from engine.schedule.priority import job_priority_ms
 from engine.storage import ObjectStore, StorageError
 from webadmin.base.database import dialect
+from webadmin.lanes.tsdb.backoff import again_at_ms, error_text
 from webadmin.lanes.tsdb.models import REASON_MAX, Block, BucketTenant, Group, OutboxStep, Part
-from webadmin.lanes.tsdb.patience import again_at_ms, in_words
 from webadmin.lanes.tsdb.planning_view import partial_uploads, read_blocks, read_taken
 from webadmin.lanes.tsdb.policies import allows_partitions, layout_of, policy_of
 from webadmin.lanes.tsdb.services.scan_buckets import end_groups
@@ -72,7 +72,7 @@ def plan_tenant(tenant: BucketTenant, store: ObjectStore, *, order: Order | None
     if not order.is_dry_run:
         report.duplicates = _mark_duplicates(plan, tenant, now_ms)
         is_all = _make_groups(plan.groups, tenant, now_ms, order, report)
-        _note(tenant, plan, now_ms, again_ms=plan.look_again_ms if is_all else now_ms + PLAN_AGAIN_MS)
+        _note(tenant, plan, now_ms, again_ms=plan.recheck_ms if is_all else now_ms + PLAN_AGAIN_MS)
     else:
         report.jobs = [group.job_name(part) for group in plan.groups for part in group.group_partitions()]
     return report
@@ -94,7 +94,7 @@ def _give_up_cut_groups(tenant: BucketTenant) -> None:
 def note_failure(tenant: BucketTenant, error: Exception) -> str:
     """Record that planning a tenant failed and back off; return the reason why it is not planned."""
     failures = tenant.failures + 1
-    why = f"its plan broke off: {in_words(error)}"[:REASON_MAX]
+    why = f"its plan broke off: {error_text(error)}"[:REASON_MAX]
     at_ms = again_at_ms(dialect.clock_ms(), failures)
     BucketTenant.objects.filter(id=tenant.id).update(
         failures=failures, refusal=why, refused_until_ms=at_ms, plan_at_ms=at_ms
@@ -139,7 +139,7 @@ def _plan(tenant: BucketTenant, store: ObjectStore, now_ms: int) -> IntervalPlan
         found = fresh_foreign_markers(store, layout_of(tenant.bucket), tenant.folder.name, ulids, now_s=now_ms / 1000)
     except StorageError as error:
         why = f"the bucket did not say whether another compactor is at work: {error}"
-        return IntervalPlan(tenant=tenant.name, refusal=why, look_again_ms=now_ms + REFUSED_AGAIN_MS)
+        return IntervalPlan(tenant=tenant.name, refusal=why, recheck_ms=now_ms + REFUSED_AGAIN_MS)
     visits = [
         VisitMark(
             place=visit.key,

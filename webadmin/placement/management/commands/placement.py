@@ -12,13 +12,13 @@ from django.core.management.base import BaseCommand, CommandError
 
 from engine.core.errors import LithifyError
 from engine.placement.model import TOKENS_DEFAULT, LoadBalancing
-from engine.placement.plots.archetypes import all_plots
+from engine.placement.plots.load_curves import all_plots
 from webadmin.placement.models import RulesHead
 from webadmin.placement.operator_settings import LIMIT_NAMES
 from webadmin.placement.rule_changes import rule_json
 from webadmin.placement.services.build_placement_rules import rules_of
 from webadmin.placement.services.decide_placement import change_limits, change_override
-from webadmin.placement.services.foresee_placement import FleetChange, what_if
+from webadmin.placement.services.forecast_placement import FleetChange, what_if
 from webadmin.placement.services.instances import current_ring, drain_instance, size_ring
 from webadmin.schedule.services.operation import Order
 

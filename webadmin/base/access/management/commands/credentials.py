@@ -56,7 +56,7 @@ class Command(BaseCommand):
         if options["action"] == "list":
             self._list(options)
             return
-        asked = {
+        values = {
             "name": options["name"],
             "actor": f"command:{getpass.getuser()}",
             "why": options["why"],
@@ -64,11 +64,11 @@ class Command(BaseCommand):
         }
         try:
             if options["action"] == "rotate":
-                outcome = rotate_credential(overlap=timedelta(hours=options["overlap_hours"]), **asked)
+                outcome = rotate_credential(overlap=timedelta(hours=options["overlap_hours"]), **values)
             elif options["action"] == "expire":
-                outcome = set_credential_expiry(expires_at=options["at"], **asked)
+                outcome = set_credential_expiry(expires_at=options["at"], **values)
             else:
-                outcome = revoke_credential(**asked)
+                outcome = revoke_credential(**values)
         except LithifyError as error:
             raise CommandError(str(error)) from error
         self._tell(outcome, as_json=options["as_json"])
@@ -78,8 +78,8 @@ class Command(BaseCommand):
         shown = rows if options["with_revoked"] else rows.filter(revoked_at=None)
         now = timezone.now()
         if options["as_json"]:
-            told = [describe_credential(row) | {"warning": credential_warning(row, now)} for row in shown]
-            self.stdout.write(json.dumps({"credentials": told}))
+            credentials = [describe_credential(row) | {"warning": credential_warning(row, now)} for row in shown]
+            self.stdout.write(json.dumps({"credentials": credentials}))
             return
         for row in shown:
             expiry = f"expires {row.expires_at:%Y-%m-%d %H:%M} UTC" if row.expires_at else "no expiry"
@@ -94,8 +94,8 @@ class Command(BaseCommand):
             return
         for note in outcome.notes:
             self.stderr.write(note)
-        told = outcome.to_json()
-        secrets = {name: told[name] for name in ("secret", "access_key_id", "secret_access_key") if name in told}
+        data = outcome.to_json()
+        secrets = {name: data[name] for name in ("secret", "access_key_id", "secret_access_key") if name in data}
         for name, value in secrets.items():
             self.stdout.write(f"{name}: {value}")
         if not secrets:

@@ -22,11 +22,11 @@ from webadmin.schedule.services.operation import (
 REASON_MAX = 500
 
 
-def give_blocks_back(wanted: JobFilter, *, order: Order) -> OperationOutcome:
+def return_job_blocks(wanted: JobFilter, *, order: Order) -> OperationOutcome:
     """End parked jobs and return their blocks; quarantined ones are left. Raises FilterEmpty."""
     return change_jobs(
         JobOrder(
-            action="give_blocks_back",
+            action="return_job_blocks",
             among=Job.objects.filter(state=JobState.PARKED),
             their_state="parked",
             choose=_choose,

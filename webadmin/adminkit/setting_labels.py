@@ -24,7 +24,7 @@ _FACTORS = {"": 1, "B": 1} | dict((*BINARY_UNITS, *DECIMAL_UNITS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingWords:
+class SettingLabel:
     """The label of a setting, and its description."""
 
     label: str
@@ -62,7 +62,7 @@ class SizeField(forms.CharField):
         return size
 
 
-def setting_field(words: SettingWords, low: int, high: int) -> forms.Field:
+def setting_field(words: SettingLabel, low: int, high: int) -> forms.Field:
     """Return the form field of a numeric setting."""
     if words.unit == "bytes":
         return SizeField(label=words.label, help_text=words.about, low=low, high=high)
