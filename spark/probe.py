@@ -17,19 +17,20 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from engine.core.kernels import implementation_of
 from engine.core.version import VERSION
 from spark.errors import ExecutorsDiffer
 from spark.frames import run_work_items
 
-KERNEL_MODULES = (
-    *("formats.profile_block.series.series_index", "formats.profile_block.symbols.symbols", "formats.pprof.pprof"),
-    *("formats.prometheus.index.postings_lists", "formats.prometheus.index.series_entries"),
-    *("formats.prometheus.index.symbol_merge", "formats.prometheus.index.symbol_positions"),
-    *("formats.prometheus.chunks.xor", "formats.ranges.entry_blocks"),
-    *("lanes.profiles.merge.dataset_merge", "lanes.tsdb.merge.series_hashes", "lanes.tsdb.merge.series_merge"),
-    *("lanes.tables.merge.row_hashes", "lanes.tables.merge.row_order"),
+KERNELS = (
+    *("formats.profile_block.series._series_index", "formats.profile_block.symbols._symbols", "formats.pprof._pprof"),
+    *("formats.prometheus.index._postings_lists", "formats.prometheus.index._series_entries"),
+    *("formats.prometheus.index._symbol_merge", "formats.prometheus.index._symbol_positions"),
+    *("formats.prometheus.chunks._xor", "formats.ranges._entry_blocks"),
+    *("lanes.profiles.merge._dataset_merge", "lanes.tsdb.merge._series_hashes", "lanes.tsdb.merge._series_merge"),
+    *("lanes.tables.merge._row_hashes", "lanes.tables.merge._row_order"),
 )
-"""Modules of the engine that select the compiled kernel or its reference implementation."""
+"""Kernels of the engine that merges use."""
 PACKAGES = ("pyarrow", "numpy", "zstandard", "google.protobuf")
 DISTRIBUTIONS = ("datasketches",)
 """Packages without ``__version__``."""
@@ -77,7 +78,7 @@ def known_answers() -> dict[str, str]:
         "python": lambda: ".".join(platform.python_version_tuple()[:2]),
         **{package: partial(_version, package) for package in PACKAGES},
         **{name: partial(importlib.metadata.version, name) for name in DISTRIBUTIONS},
-        **{f"kernel {module}": partial(_implementation, module) for module in KERNEL_MODULES},
+        **{f"kernel {kernel}": partial(implementation_of, f"engine.{kernel}") for kernel in KERNELS},
         "crc32c": _crc32c,
         "series index": _series_index,
         "samples of merged blocks": lambda: _merged_blocks()[0],
@@ -113,10 +114,6 @@ def _check_expected_values(answers: dict[str, str]) -> None:
 
 def _version(package: str) -> str:
     return str(importlib.import_module(package).__version__)
-
-
-def _implementation(module: str) -> str:
-    return str(importlib.import_module(f"engine.{module}").IMPLEMENTATION)
 
 
 def _crc32c() -> str:

@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +15,16 @@ from hypothesis import HealthCheck, settings
 ROOT = Path(__file__).parents[1]
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
+KERNEL_FUNCTION_LINES_MAX = 100
+PACKAGE_MODULES_MAX = 26
+LONGER = {
+    "engine/lanes/tsdb/merge/_series_merge.pyx": 581,
+    "engine/ingest/segments/_normal_profile.pyx": 526,
+    "engine/formats/prometheus/chunks/_xor.pyx decode_samples": 127,
+}
+"""Lines of what is longer than allowed: each is one loop over columns in registers or one object. They may shrink."""
+DUPLICATE_LINES_MAX = 8
+"""Equal lines of two places of the code without comments, docstrings and imports, each statement on one line."""
 BANNED_MODULE_NAMES = {"utils", "util", "common", "misc", "helpers", "helper", "manager", "stuff"}
 # Written in pieces, so that this file does not find itself.
 BANNED_TEXT = ("/wor" + "k/", "/roo" + "t/", "bash_" + "jobs", "TO" + "DO", "FIX" + "ME")
@@ -49,6 +60,56 @@ def test_no_module_is_longer_than_one_idea() -> None:
     written = [path for path in MODULES if "migrations" not in path.parts]
     long = {_name(path): count for path in written if (count := len(path.read_text().splitlines())) > MODULE_LINES_MAX}
     assert not long
+
+
+def test_kernels_and_their_functions_only_get_shorter() -> None:
+    kernels = {_name(path): path.read_text().splitlines() for path in TRACKED if path.suffix in {".pyx", ".pxd"}}
+    lengths = {name: len(lines) for name, lines in kernels.items() if len(lines) > MODULE_LINES_MAX}
+    for name, lines in kernels.items():
+        for number, line in enumerate(lines):
+            function = re.match(r"( *)(?:cdef|cpdef|def) (?!class|extern|struct|enum)(?:[^=(]*\W)?(\w+)\(", line)
+            if function is None:
+                continue
+            inside = re.compile(rf"$| {{{len(function[1]) + 1}}}|\)")
+            end = next((at for at in range(number + 1, len(lines)) if not inside.match(lines[at])), len(lines))
+            if end - number > KERNEL_FUNCTION_LINES_MAX:
+                lengths[f"{name} {function[2]}"] = len("\n".join(lines[number:end]).rstrip().splitlines()) - 1
+    assert lengths == LONGER
+
+
+def test_no_package_holds_more_than_it_can_say() -> None:
+    packages: dict[str, int] = {}
+    for path in SHIPPED_MODULES:
+        packages[_name(path.parent)] = packages.get(_name(path.parent), 0) + 1
+    assert not {name: count for name, count in packages.items() if count > PACKAGE_MODULES_MAX}
+
+
+class _Bare(ast.NodeTransformer):
+    """Removes docstrings and imports."""
+
+    def visit(self, node: ast.AST) -> Any:
+        self.generic_visit(node)
+        if isinstance(body := getattr(node, "body", None), list):
+            node.body = [part for part in body if not _says_only(part)] or [ast.Pass()]  # type: ignore[attr-defined]
+        return node
+
+
+def _says_only(part: ast.stmt) -> bool:
+    is_text = isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)
+    return is_text or isinstance(part, ast.Import | ast.ImportFrom)
+
+
+def test_no_two_places_share_more_lines_than_a_helper_costs() -> None:
+    places: dict[tuple[str, ...], set[str]] = {}
+    for path in SHIPPED_MODULES:
+        if "migrations" in path.parts or path.stem.endswith("_py"):  # written by Django; twins of kernels
+            continue
+        code = ast.unparse(_Bare().visit(ast.parse(path.read_text())))
+        lines = [line.strip() for line in code.splitlines() if len(line.strip()) > 1]
+        for start in range(len(lines) - DUPLICATE_LINES_MAX):
+            window = tuple(lines[start : start + DUPLICATE_LINES_MAX + 1])
+            places.setdefault(window, set()).add(f"{_name(path)}, line of code {start}")
+    assert not [found for found in places.values() if len(found) > 1]
 
 
 def test_no_function_is_longer_than_a_page() -> None:

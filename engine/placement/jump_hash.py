@@ -9,33 +9,25 @@ an array, without the GIL. Cost: about ln n multiplications and divisions per ke
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.core.kernels import load_kernel
 from engine.placement.errors import BadBuckets
 
 BUCKETS_MAX = (1 << 31) - 1
 """With more buckets, a step could overflow a signed 64-bit number."""
 KEY_MAX = (1 << 64) - 1
 
-if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
-    from engine.placement import _jump_hash_py as _implementation
-
-    IMPLEMENTATION = "python"
+if TYPE_CHECKING:
+    from engine.placement._jump_hash_py import jump_hash as _bucket_of
+    from engine.placement._jump_hash_py import jump_hash_array as _buckets_of
 else:
-    try:
-        from engine.placement import _jump_hash as _implementation
+    _bucket_of, _buckets_of = load_kernel("engine.placement._jump_hash", "jump_hash", "jump_hash_array")
 
-        IMPLEMENTATION = "compiled"
-    except ImportError:
-        from engine.placement import _jump_hash_py as _implementation
-
-        IMPLEMENTATION = "python"
-
-__all__ = ["BUCKETS_MAX", "IMPLEMENTATION", "jump_hash", "jump_hash_array"]
+__all__ = ["BUCKETS_MAX", "jump_hash", "jump_hash_array"]
 
 
 def jump_hash(key: int, buckets: int) -> int:
@@ -43,13 +35,13 @@ def jump_hash(key: int, buckets: int) -> int:
     _check(buckets)
     if not 0 <= key <= KEY_MAX:
         raise OverflowError(f"key {key} is not an unsigned 64-bit number")
-    return _implementation.jump_hash(key, buckets)
+    return _bucket_of(key, buckets)
 
 
 def jump_hash_array(keys: npt.ArrayLike, buckets: int) -> npt.NDArray[np.int32]:
     """Return the bucket of each key."""
     _check(buckets)
-    return _implementation.jump_hash_array(np.ascontiguousarray(keys, dtype=np.uint64), buckets)
+    return _buckets_of(np.ascontiguousarray(keys, dtype=np.uint64), buckets)
 
 
 def _check(buckets: int) -> None:

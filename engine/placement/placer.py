@@ -15,21 +15,13 @@ compares every cached placement with the definition.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
+from engine.core.kernels import load_kernel
+
+if TYPE_CHECKING:
     from engine.placement._placer_py import Decision, Placer
-
-    IMPLEMENTATION = "python"
 else:
-    try:
-        from engine.placement._placer import Decision, Placer
+    Decision, Placer = load_kernel("engine.placement._placer", "Decision", "Placer")
 
-        IMPLEMENTATION = "compiled"
-    except ImportError:
-        from engine.placement._placer_py import Decision, Placer
-
-        IMPLEMENTATION = "python"
-
-__all__ = ["IMPLEMENTATION", "Decision", "Placer"]
+__all__ = ["Decision", "Placer"]

@@ -10,21 +10,13 @@ code point if both are equal. ``len()`` counts the items. Cost: ``push`` and ``p
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
+from engine.core.kernels import load_kernel
+
+if TYPE_CHECKING:
     from engine.schedule._priority_queue_py import PriorityQueue
-
-    IMPLEMENTATION = "python"
 else:
-    try:
-        from engine.schedule._priority_queue import PriorityQueue
+    (PriorityQueue,) = load_kernel("engine.schedule._priority_queue", "PriorityQueue")
 
-        IMPLEMENTATION = "compiled"
-    except ImportError:
-        from engine.schedule._priority_queue_py import PriorityQueue
-
-        IMPLEMENTATION = "python"
-
-__all__ = ["IMPLEMENTATION", "PriorityQueue"]
+__all__ = ["PriorityQueue"]

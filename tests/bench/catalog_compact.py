@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from engine.core.kernels import implementation_of
 from engine.formats.ranges import _entry_blocks_py, entry_blocks
 from engine.formats.ranges.layout import Kind, SplitRules
 from engine.formats.ranges.model import Row
@@ -61,7 +62,11 @@ def run(full: bool = False) -> Figures:
     ours = cpu_seconds(lambda: merge(entry_blocks.merge_blocks, *few))
     figures["entries_per_s_core_spark"] = on_spark(entries)
     return Figures(
-        parameters={"implementation": entry_blocks.IMPLEMENTATION, "entries": entries, "tokens": TOKENS},
+        parameters={
+            "implementation": implementation_of("engine.formats.ranges._entry_blocks"),
+            "entries": entries,
+            "tokens": TOKENS,
+        },
         figures=figures | {"kernel_entries_per_s_core": kernel, "speedup_over_twin": twin / ours},
     )
 

@@ -13,6 +13,7 @@ import statistics
 import time
 from collections.abc import Sequence
 
+from engine.core.kernels import implementation_of
 from engine.placement import _placer_py, placer
 from engine.placement.model import DatasetRule, Instance, PlacementRules
 from engine.placement.ring import EMPTY_RING, Ring, change_ring
@@ -41,7 +42,7 @@ def run(full: bool = False) -> Figures:
     worst = max(movements, key=lambda movement: movement.moved / movement.unavoidable)
     return Figures(
         parameters={
-            "implementation": placer.IMPLEMENTATION,
+            "implementation": implementation_of("engine.placement._placer"),
             "datasets": DATASETS,
             "instances": INSTANCES,
             "shards": ring.shards,

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.core.kernels import implementation_of
 from engine.formats.profile_block.model import Function, Location, Mapping, StackTree, SymbolPartition
-from engine.query.flame import tree as flame_tree
 from engine.query.flame._flame_tree_py import StackMerge as Twin
 from engine.query.flame.levels import flame_graph
 from engine.query.flame.stack_table import StackTable, stack_table
@@ -63,7 +63,7 @@ def run(full: bool = False) -> Figures:
     tree = merged(rows)
     return Figures(
         parameters={
-            "implementation": flame_tree.IMPLEMENTATION,
+            "implementation": implementation_of("engine.query.flame._flame_tree"),
             "datasets": len(rows),
             "rows": row_count,
             "depth": DEPTH,

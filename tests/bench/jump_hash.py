@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from engine.core.kernels import implementation_of
 from engine.placement import _jump_hash_py, jump_hash
 from tests.bench.figures import Figures, cpu_seconds
 
@@ -57,7 +58,11 @@ def run(full: bool = False) -> Figures:
     ours, c, twin = (statistics.median(times[name]) for name in ("ours", "c", "twin"))
     keys_per_s = len(keys) / ours
     return Figures(
-        parameters={"implementation": jump_hash.IMPLEMENTATION, "buckets": BUCKETS, "keys": len(keys)},
+        parameters={
+            "implementation": implementation_of("engine.placement._jump_hash"),
+            "buckets": BUCKETS,
+            "keys": len(keys),
+        },
         figures={
             "keys_per_s_core": keys_per_s,
             "ratio_to_c": c / ours,

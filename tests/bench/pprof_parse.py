@@ -10,6 +10,7 @@ import random
 import statistics
 from collections.abc import Callable
 
+from engine.core.kernels import implementation_of
 from engine.formats.pprof import _pprof_py, pprof
 from engine.formats.pprof.pprof_build import Frame, ProfileBuilder
 from engine.formats.pprof.pprof_encode import encode_profile
@@ -37,7 +38,7 @@ def run(full: bool = False) -> Figures:
     parsed = pprof.parse_profile(large)
     return Figures(
         parameters={
-            "implementation": pprof.IMPLEMENTATION,
+            "implementation": implementation_of("engine.formats.pprof._pprof"),
             "large_bytes": len(large),
             "small_bytes": small_bytes // SMALL_PROFILES,
             "repeats": repeats,

@@ -16,10 +16,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from engine.core.kernels import implementation_of
 from engine.formats.profile_block.container.metadata import decode_metadata
 from engine.formats.profile_block.merge_model import Scratch
 from engine.lanes.profiles.jobs import ProfileMergeSpec
-from engine.lanes.profiles.merge import dataset_merge
 from engine.lanes.profiles.merge.merge import run as run_merge
 from engine.storage import open_store
 from tests.bench.figures import Figures, peak_rss_mb
@@ -116,7 +116,7 @@ def _measure_here(root: Path, job: str, runs: int) -> dict[str, object]:
         wall_seconds.append(time.perf_counter() - wall)
     datasets = [dataset for source in spec.sources for dataset in decode_metadata(source.metadata).datasets]
     return {
-        "implementation": dataset_merge.IMPLEMENTATION,
+        "implementation": implementation_of("engine.lanes.profiles.merge._dataset_merge"),
         "seconds": statistics.median(seconds),
         "wall_seconds": statistics.median(wall_seconds),
         "peak_rss_mb": peak_rss_mb(),

@@ -10,10 +10,10 @@ import statistics
 import time
 from collections.abc import Sequence
 
+from engine.core.kernels import implementation_of
 from engine.formats.proto import push_pb2
 from engine.ingest.model import PushLimits
 from engine.ingest.push import decode_push
-from engine.ingest.segments import push_screen
 from tests.bench.figures import Figures
 from tests.bench.segment_build import SAMPLES, SHARE_BYTES, SHARE_BYTES_FULL, TIME_NS, messages
 
@@ -31,7 +31,7 @@ def run(full: bool = False) -> Figures:
     rates = {f"mb_per_s_core_{name}": rate(found, found, repeats) for name, found in by_size.items()}
     return Figures(
         parameters={
-            "implementation": push_screen.IMPLEMENTATION,
+            "implementation": implementation_of("engine.ingest.segments._push_screen"),
             "profiles": len(mix),
             "bytes": sum(map(len, mix)),
             "repeats": repeats,

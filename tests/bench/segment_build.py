@@ -12,9 +12,9 @@ import statistics
 import time
 from collections.abc import Sequence
 
+from engine.core.kernels import implementation_of
 from engine.formats.pprof.pprof_build import Frame, ProfileBuilder
 from engine.formats.pprof.pprof_encode import encode_profile
-from engine.ingest.segments import intake
 from engine.ingest.segments.segment import SegmentBuilder
 from tests.bench.figures import Figures
 
@@ -40,7 +40,7 @@ def run(full: bool = False) -> Figures:
     rates = {f"mb_per_s_core_{name}": rate(found, repeats) for name, found in by_size.items()}
     return Figures(
         parameters={
-            "implementation": intake.IMPLEMENTATION,
+            "implementation": implementation_of("engine.ingest.segments._intake"),
             "profiles": len(mix),
             "bytes": sum(map(len, mix)),
             "services": SERVICES,

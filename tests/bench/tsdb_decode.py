@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from engine.core.kernels import implementation_of
 from engine.formats.prometheus.chunks import _xor_py, xor
 from engine.formats.prometheus.index import _series_entries_py, series_entries
 from engine.formats.prometheus.index.index_reader import BATCH_SERIES
@@ -50,7 +51,7 @@ def run(full: bool = False) -> Figures:
     twin_written = rate(lambda: _series_entries_py.encode_series(index[0], 0, None), SERIES_TWIN)
     return Figures(
         parameters={
-            "implementation": xor.IMPLEMENTATION,
+            "implementation": implementation_of("engine.formats.prometheus.chunks._xor"),
             "chunks": chunks,
             "series": count,
             "samples": SAMPLES,

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from engine.lanes.tsdb.merge import series_merge
+from engine.core.kernels import implementation_of
 from engine.lanes.tsdb.merge.merge import MergeRules, merge_blocks
 from tests.bench.figures import Figures, peak_rss_mb
 from tests.bench.tsdb_blocks import block_ulid
@@ -84,7 +84,7 @@ def _measure_here(blocks: Path, runs: int) -> dict[str, object]:
         wall_seconds.append(time.perf_counter() - wall)
         shutil.rmtree(blocks.parent / "result")
     return {
-        "implementation": series_merge.IMPLEMENTATION,
+        "implementation": implementation_of("engine.lanes.tsdb.merge._series_merge"),
         "seconds": statistics.median(seconds),
         "wall_seconds": statistics.median(wall_seconds),
         "peak_rss_mb": peak_rss_mb(),

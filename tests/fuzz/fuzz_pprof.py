@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from engine.core.errors import BadObject
+from engine.core.kernels import implementation_of
 from engine.formats.pprof import _pprof_py, pprof
 from engine.formats.pprof.pprof_build import Frame, ProfileBuilder
 from engine.formats.pprof.pprof_encode import encode_profile
@@ -47,7 +48,7 @@ def main() -> int:
         except BaseException:
             print(data.hex())
             raise
-    print(f"{pprof.IMPLEMENTATION}: {tried} tried, {parsed} parsed, {stored} stored")
+    print(f"{implementation_of('engine.formats.pprof._pprof')}: {tried} tried, {parsed} parsed, {stored} stored")
     return 0
 
 

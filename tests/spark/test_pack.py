@@ -13,10 +13,10 @@ import pytest
 from spark import pack
 
 PROGRAM = """
-import engine, boto3, pyarrow.parquet, engine.formats.profile_block.series.series_index as kernel, spark.probe
+import engine, boto3, pyarrow.parquet, engine.core.kernels, spark.probe
 from pathlib import Path
 print(Path(engine.__file__).parents[1])
-print(kernel.IMPLEMENTATION)
+print(engine.core.kernels.implementation_of("engine.formats.profile_block.series._series_index"))
 """
 
 
@@ -39,9 +39,12 @@ def test_a_bare_python_runs_from_the_unpacked_archive(archive: Path, tmp_path: P
         check=False,
     )
     assert answer.stderr == ""
-    from engine.formats.profile_block.series import series_index
+    from engine.core.kernels import implementation_of
 
-    assert answer.stdout.split() == [str(tmp_path / "lithify/site-packages"), series_index.IMPLEMENTATION]
+    assert answer.stdout.split() == [
+        str(tmp_path / "lithify/site-packages"),
+        implementation_of("engine.formats.profile_block.series._series_index"),
+    ]
 
 
 def test_a_missing_python_is_named(archive: Path, tmp_path: Path) -> None:

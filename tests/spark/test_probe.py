@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import spark.probe
-from engine.formats.profile_block.series import series_index
+from engine.core.kernels import implementation_of
 from spark.errors import ExecutorsDiffer
 from spark.probe import known_answers, probe
 
@@ -17,7 +17,9 @@ def test_equal_executors_pass(spark: SparkSession) -> None:
     answers = probe(spark)
     assert answers == known_answers()
     assert answers["crc32c"] == "e3069283"
-    assert answers["kernel formats.profile_block.series.series_index"] == series_index.IMPLEMENTATION
+    assert answers["kernel formats.profile_block.series._series_index"] == implementation_of(
+        "engine.formats.profile_block.series._series_index"
+    )
 
 
 def test_an_executor_of_another_version_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,5 +36,5 @@ def test_a_driver_that_computes_wrongly_is_refused(spark: SparkSession, monkeypa
 
 
 def test_a_kernel_that_cannot_be_loaded_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark.probe, "KERNEL_MODULES", ("no_such_door",))
+    monkeypatch.setattr(spark.probe, "KERNELS", ("no_such_door",))
     assert known_answers()["kernel no_such_door"].startswith("failed: ModuleNotFoundError")

@@ -25,10 +25,10 @@ import psutil
 import pyspark
 import pytest
 
+from engine.core.kernels import implementation_of
 from engine.formats.profile_block.container.metadata import decode_metadata
 from engine.formats.profile_block.merge_model import Scratch
 from engine.formats.profile_block.model import BlockMeta
-from engine.formats.profile_block.series import series_index
 from engine.lanes.profiles.merge import merge
 from engine.lanes.tsdb.merge import merge_job
 from engine.lanes.tsdb.results import read_tsdb_result
@@ -171,7 +171,9 @@ def test_a_standalone_cluster_merges_with_the_archive_and_s3(
     (where,) = told["engine"]  # type: ignore[misc]
     assert str(where).startswith(str(tmp_path / "work"))
     assert "/lithify/site-packages/engine/" in str(where)
-    assert told["probe"]["kernel formats.profile_block.series.series_index"] == series_index.IMPLEMENTATION  # type: ignore[index]
+    assert told["probe"]["kernel formats.profile_block.series._series_index"] == implementation_of(
+        "engine.formats.profile_block.series._series_index"
+    )  # type: ignore[index]
     found = {job: read_tsdb_result(result).block for job, result in told["blocks"].items()}  # type: ignore[attr-defined]
     for spec in of_blocks:
         in_process = merge_job.run(spec, store, scratch=tmp_path / "scratch").block

@@ -36,7 +36,7 @@ admin.site.unregister(Group)
 
 
 @admin.register(User)
-class OperatorAdmin(AuditedAdmin, UserAdmin, ModelAdmin):
+class OperatorAdmin(AuditedAdmin, UserAdmin, ModelAdmin):  # type: ignore[type-arg]  # has no parameters at run time
     """Operators: users who may sign in to the admin."""
 
     form = UserChangeForm

@@ -41,7 +41,7 @@ SCOPE_LENGTH_MAX = 200
 MOMENT_LENGTH_MAX = 40
 
 
-class CredentialSerializer(serializers.Serializer):
+class CredentialSerializer(serializers.Serializer[Any]):
     """A credential without its secrets."""
 
     name = serializers.CharField()
@@ -60,11 +60,11 @@ class ListedCredentialSerializer(CredentialSerializer):
     warning = serializers.CharField(allow_blank=True, help_text="expires soon, expired, or empty")
 
 
-class CredentialListSerializer(serializers.Serializer):
+class CredentialListSerializer(serializers.Serializer[Any]):
     credentials = ListedCredentialSerializer(many=True)
 
 
-class CredentialOutcomeSerializer(serializers.Serializer):
+class CredentialOutcomeSerializer(serializers.Serializer[Any]):
     """What was done. The secret is in this answer only."""
 
     action = serializers.CharField()
@@ -106,7 +106,7 @@ class CredentialView(APIView):
 
     permission_classes = [MayManageCredentials]
 
-    def read(self, shape: type[Serializer]) -> tuple[str, Fields, Order]:
+    def read(self, shape: type[Serializer[Any]]) -> tuple[str, Fields, Order]:
         """Return the credential's name, the body's fields, and the actor, reason and dry-run flag."""
         fields, order = messages.read_order(self.request, shape)
         return fields.text("name", CREDENTIAL_NAME_MAX, empty=False), fields, order

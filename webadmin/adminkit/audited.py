@@ -8,14 +8,14 @@ from typing import Any
 from django.contrib import admin
 from django.db import transaction
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 
 from webadmin.base.access.services import record_audit
 
 TARGET_MAX = 250
 
 
-class AuditedAdmin(admin.ModelAdmin):
+class AuditedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # has no parameters at run time
     """Write an audit entry beside each entry of Django's own history, in the transaction of the change."""
 
     audited_actions: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class AuditedAdmin(admin.ModelAdmin):
         _record(request, _about("change", obj), obj, message)
         return super().log_change(request, obj, message)
 
-    def log_deletions(self, request: HttpRequest, queryset: QuerySet) -> Any:
+    def log_deletions(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
         """Record that rows are about to be deleted."""
         for obj in queryset:
             _record(request, _about("delete", obj), obj)
@@ -39,7 +39,7 @@ class AuditedAdmin(admin.ModelAdmin):
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         """Return the actions, with those of ``audited_actions`` wrapped so that they write audit entries."""
-        actions = super().get_actions(request)
+        actions: dict[str, Any] = super().get_actions(request)
         return {
             name: (_audited(run, name) if name in self.audited_actions else run, name, label)
             for name, (run, _, label) in actions.items()
@@ -47,7 +47,7 @@ class AuditedAdmin(admin.ModelAdmin):
 
 
 def _audited(run: Callable[..., Any], name: str) -> Callable[..., Any]:
-    def audited(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet) -> HttpResponse | None:
+    def audited(model_admin: admin.ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Any]) -> Any:
         with transaction.atomic():
             for obj in queryset:
                 _record(request, name, obj)

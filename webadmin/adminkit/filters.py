@@ -22,7 +22,7 @@ class ExactFilter(TextFilter):
     column = ""
     is_number = False
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         text = (self.value() or "").strip()
         if not text:
             return queryset
@@ -40,7 +40,7 @@ class StateFilter(admin.SimpleListFilter):
     def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
         return [*self.states.choices]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(state=self.value()) if self.value() in self.states.values else queryset
 
 
@@ -52,9 +52,9 @@ class LevelFilter(admin.SimpleListFilter):
     def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
         return [(str(level), f"level {level}") for level in LEVELS]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
-        known = self.value() in {str(level) for level in LEVELS}
-        return queryset.filter(level=int(self.value())) if known else queryset
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        level = self.value()
+        return queryset.filter(level=int(level)) if level in {str(known) for known in LEVELS} else queryset
 
 
 class ShardFilter(ExactFilter):

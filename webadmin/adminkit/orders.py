@@ -77,15 +77,16 @@ class OrderedAdmin(ReadOnlyAdmin):
     """A read-only page with actions on its rows."""
 
     orders: Sequence[OperatorOrder] = ()
-    actions = ()
+    actions: Sequence[Any] = ()
 
     def may_order(self, request: HttpRequest) -> bool:
         """Return whether the user may run actions on the model."""
         return bool(request.user.has_perm(f"{self.opts.app_label}.change_{self.opts.model_name}"))
 
-    def order_rows(self, ids: Sequence[str]) -> QuerySet:
+    def order_rows(self, ids: Sequence[str]) -> QuerySet[Any]:
         """Return the selected rows."""
-        return self.model._default_manager.filter(pk__in=ids)
+        rows: QuerySet[Any] = self.model._default_manager.filter(pk__in=ids)
+        return rows
 
     def get_urls(self) -> list[URLPattern]:
         """Add the actions' pages before the rows' own, whose URL pattern would match them too."""
@@ -93,7 +94,7 @@ class OrderedAdmin(ReadOnlyAdmin):
         name = f"{self.opts.app_label}_{self.opts.model_name}_order"
         return [path("order/<slug:name>/", view, name=name), *super().get_urls()]
 
-    def get_actions(self, request: HttpRequest) -> dict[str, tuple[Callable[..., HttpResponse], str, str]]:
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         """Return the actions on selected rows for the list."""
         if not self.may_order(request):
             return {}
@@ -104,7 +105,9 @@ class OrderedAdmin(ReadOnlyAdmin):
         name = f"admin:{self.opts.app_label}_{self.opts.model_name}_order"
         return reverse(name, args=[order.name], query={"ids": ",".join(map(str, ids))} if ids else None)
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def changelist_view(  # type: ignore[override]  # the theme says a narrower response
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
         """Render the list, with the actions that apply to no rows."""
         free = [order for order in self.orders if not order.of_rows] if self.may_order(request) else []
         links = [(order.label, self.order_address(order)) for order in free]
@@ -194,10 +197,10 @@ class OrderedAdmin(ReadOnlyAdmin):
         return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist")
 
 
-def _choose(name: str) -> Callable[[OrderedAdmin, HttpRequest, QuerySet], HttpResponse]:
+def _choose(name: str) -> Callable[[OrderedAdmin, HttpRequest, QuerySet[Any]], HttpResponse]:
     """Return the list's handler of selected rows: it redirects to the action's page."""
 
-    def choose(page: OrderedAdmin, request: HttpRequest, rows: QuerySet) -> HttpResponse:
+    def choose(page: OrderedAdmin, request: HttpRequest, rows: QuerySet[Any]) -> HttpResponse:
         order = next(order for order in page.orders if order.name == name)
         ids = list(rows.order_by("-pk").values_list("pk", flat=True)[:ROWS_MAX])
         return HttpResponseRedirect(page.order_address(order, ids))

@@ -31,7 +31,7 @@ class BoundedChangeList(ChangeList):
 class ReadOnlyAdmin(ModelAdmin):
     """Lists rows newest first and shows one row as ``sections``; a subclass defines its columns and sections."""
 
-    actions = None
+    actions: Sequence[Any] | None = None
     list_per_page = ROWS_PER_PAGE
     list_fullwidth = True
     list_filter_submit = True
@@ -45,7 +45,8 @@ class ReadOnlyAdmin(ModelAdmin):
     empty_list = "Nothing here."
     shortcuts: Sequence[tuple[str, str]] = ()
     """The most frequent filters of the list: a label and a query string."""
-    list_before_template = "console/list_about.html"
+    list_before_template = "console/list_about.html"  # type: ignore[assignment]  # None in the theme's class
+    change_list_class: type[BoundedChangeList] = BoundedChangeList
 
     def sections(self, row: Any) -> Sequence[Section]:
         """Return the sections of the page of this row."""
@@ -68,10 +69,15 @@ class ReadOnlyAdmin(ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
 
-    def get_changelist(self, request: HttpRequest, **options: Any) -> type[ChangeList]:
-        return BoundedChangeList
+    # The theme annotates an instance, and a narrower response below.
+    def get_changelist(  # type: ignore[override]
+        self, request: HttpRequest, **options: Any
+    ) -> type[BoundedChangeList]:
+        return self.change_list_class
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def changelist_view(  # type: ignore[override]
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
         """Render the list under its plain name, with its shortcuts."""
         query = request.META.get("QUERY_STRING", "")
         every = [("All", ""), *self.shortcuts] if self.shortcuts else []
@@ -89,7 +95,10 @@ class ReadOnlyAdmin(ModelAdmin):
         if not self.has_view_permission(request, row):
             raise PermissionDenied
         if row is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+            redirect: HttpResponse = self._get_obj_does_not_exist_redirect(  # type: ignore[attr-defined]  # not in the stub
+                request, self.opts, object_id
+            )
+            return redirect
         context = {
             **self.admin_site.each_context(request),
             "opts": self.opts,

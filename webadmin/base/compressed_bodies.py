@@ -98,7 +98,7 @@ def _unpacked(chunks: Iterable[bytes]) -> Iterator[bytes]:
         while waiting:
             try:
                 yield inflater.decompress(waiting, _CHUNK)
-            except isal_zlib.error as error:
+            except isal_zlib.error as error:  # type: ignore[misc]  # its stub has an instance for the class
                 raise BadGzip(f"the body is not gzip: {error}") from error
             waiting = inflater.unconsumed_tail
             if inflater.eof:

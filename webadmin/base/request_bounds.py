@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import IO, Any
+from typing import Any
 
 from rest_framework.exceptions import APIException, ParseError
 from rest_framework.parsers import BaseParser
+
+from webadmin.base.compressed_bodies import Readable
 
 BODY_BYTES_MAX = 64 << 20
 """Sufficient for a full report: a thousand jobs' results with the metadata of their blocks."""
@@ -25,7 +27,7 @@ class BoundedJSONParser(BaseParser):
 
     media_type = "application/json"
 
-    def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> Any:
+    def parse(self, stream: Readable, media_type: str | None = None, parser_context: Any = None) -> Any:
         try:
             body = stream.read(BODY_BYTES_MAX + 1)
         except OSError as error:  # the client disconnected, or was too slow

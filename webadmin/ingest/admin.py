@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -24,6 +24,10 @@ from webadmin.ingest.models import ACCEPTED, PushCount, PushLimitChange
 from webadmin.ingest.services.change_push_limit import change_push_limit
 from webadmin.ingest.tenant_limits import DEFAULTS, HIGHEST, PushLimitName
 from webadmin.schedule.operator_queries import with_now
+from webadmin.schedule.wall_times import NowColumns
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
 
 HISTORY_SHOWN = 30
 
@@ -70,10 +74,10 @@ class OutcomeFilter(admin.SimpleListFilter):
 
     title = parameter_name = "outcome"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [("accepted", "accepted"), ("refused", "refused")]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "accepted":
             return queryset.filter(outcome=ACCEPTED)
         return queryset.exclude(outcome=ACCEPTED) if self.value() == "refused" else queryset
@@ -185,5 +189,5 @@ class PushCountAdmin(ReadOnlyAdmin):
         return show.size_text(row.bytes)
 
     @display(description="Last")
-    def last(self, row: PushCount) -> SafeString | str:
+    def last(self, row: WithAnnotations[PushCount, NowColumns]) -> SafeString | str:
         return show.age(row.last_at_ms, row.now_ms)

@@ -24,5 +24,5 @@ def push_samples(tenants_max: int) -> Iterator[tuple[str, list[Sample]]]:
     shown = set(sorted(sums, key=lambda tenant: (-sums[tenant], tenant))[:tenants_max])
     kept = sorted(row for row in rows if row[0] in shown)
     yield "lithify_pushed_profiles_total", [((tenant, outcome), count) for tenant, outcome, count, _ in kept]
-    accepted = [((tenant,), float(size)) for tenant, outcome, _, size in kept if outcome == ACCEPTED]
+    accepted: list[Sample] = [((tenant,), float(size)) for tenant, outcome, _, size in kept if outcome == ACCEPTED]
     yield "lithify_pushed_bytes_total", accepted

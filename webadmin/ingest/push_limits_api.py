@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -19,7 +21,7 @@ from webadmin.schedule.api.operations import ERRORS, ROWS_MAX, OperatorView
 NAMES = [name.value for name in PushLimitName]
 
 
-class PushLimitSerializer(serializers.Serializer):
+class PushLimitSerializer(serializers.Serializer[Any]):
     """A limit and whose it is."""
 
     limit = serializers.ChoiceField(choices=NAMES)
@@ -36,7 +38,7 @@ class PushLimitRowSerializer(PushLimitSerializer):
     why = serializers.CharField()
 
 
-class PushLimitListSerializer(serializers.Serializer):
+class PushLimitListSerializer(serializers.Serializer[Any]):
     limits = PushLimitRowSerializer(many=True)
 
 
@@ -44,7 +46,7 @@ class ChangePushLimitSerializer(PushLimitSerializer, OrderSerializer):
     """A limit to set."""
 
 
-class PushLimitOutcomeSerializer(serializers.Serializer):
+class PushLimitOutcomeSerializer(serializers.Serializer[Any]):
     """What holds before and after."""
 
     limit = serializers.CharField()

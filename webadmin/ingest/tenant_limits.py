@@ -93,7 +93,7 @@ def limits_of(own: Mapping[str, int], of_all_tenants: Mapping[str, int]) -> Tena
     values = {name: DEFAULTS.value(name) for name in PushLimitName}
     values |= {PushLimitName(name): value for name, value in {**of_all_tenants, **own}.items()}
     known = {spec.name for spec in fields(PushLimits)}
-    inner = {name.value: value for name, value in values.items() if name.value in known}
+    inner: dict[str, int] = {name.value: value for name, value in values.items() if name.value in known}
     inner |= {column: values[name] * NANOSECONDS_PER_SECOND for name, column in _IN_SECONDS.items()}
     return TenantPushLimits(
         bytes_per_second=values[PushLimitName.BYTES_PER_SECOND],

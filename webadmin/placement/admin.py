@@ -48,10 +48,10 @@ class PresentFilter(admin.SimpleListFilter):
 
     title = parameter_name = "now"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [("there", "there"), ("gone", "gone")]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "there":
             return queryset.filter(left_at_ms=None)
         return queryset.exclude(left_at_ms=None) if self.value() == "gone" else queryset

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rest_framework import serializers
 
 from webadmin.schedule.api.operation_serializers import OrderSerializer
 
 
-class DatasetPlaceSerializer(serializers.Serializer):
+class DatasetPlaceSerializer(serializers.Serializer[Any]):
     """A dataset of a tenant."""
 
     tenant = serializers.CharField()
     dataset = serializers.CharField(allow_blank=True)
 
 
-class OverrideValuesSerializer(serializers.Serializer):
+class OverrideValuesSerializer(serializers.Serializer[Any]):
     """What is decided for a dataset; null leaves it to the load."""
 
     tenant_shards = serializers.IntegerField(required=False, allow_null=True, help_text="0: the whole ring")
@@ -34,7 +36,7 @@ class DatasetRuleSerializer(DatasetPlaceSerializer):
     shards = serializers.ListField(child=serializers.IntegerField())
 
 
-class RulesSerializer(serializers.Serializer):
+class RulesSerializer(serializers.Serializer[Any]):
     version = serializers.IntegerField()
     created_at_ms = serializers.IntegerField()
     datasets = DatasetRuleSerializer(many=True)
@@ -51,11 +53,11 @@ class RuleChangeSerializer(DatasetPlaceSerializer):
     reason = serializers.CharField()
 
 
-class HistorySerializer(serializers.Serializer):
+class HistorySerializer(serializers.Serializer[Any]):
     changes = RuleChangeSerializer(many=True)
 
 
-class LimitNumbersSerializer(serializers.Serializer):
+class LimitNumbersSerializer(serializers.Serializer[Any]):
     """Limits that are set; what is absent is as everybody's, or built in."""
 
     tenant_shards = serializers.IntegerField(required=False, allow_null=True, help_text="0: the whole ring")
@@ -71,12 +73,12 @@ class LimitNumbersSerializer(serializers.Serializer):
     may_leave_zone = serializers.BooleanField(required=False, allow_null=True)
 
 
-class LimitsRowSerializer(serializers.Serializer):
+class LimitsRowSerializer(serializers.Serializer[Any]):
     tenant = serializers.CharField(allow_blank=True)
     numbers = LimitNumbersSerializer()
 
 
-class LimitsListSerializer(serializers.Serializer):
+class LimitsListSerializer(serializers.Serializer[Any]):
     limits = LimitsRowSerializer(many=True)
 
 
@@ -91,7 +93,7 @@ class OverrideRowSerializer(DatasetPlaceSerializer):
     override = OverrideValuesSerializer()
 
 
-class OverrideListSerializer(serializers.Serializer):
+class OverrideListSerializer(serializers.Serializer[Any]):
     overrides = OverrideRowSerializer(many=True)
 
 
@@ -101,7 +103,7 @@ class ChangeOverrideSerializer(DatasetPlaceSerializer, OrderSerializer):
     override = OverrideValuesSerializer(allow_null=True, help_text="null takes it back")
 
 
-class LoadSerializer(serializers.Serializer):
+class LoadSerializer(serializers.Serializer[Any]):
     instance = serializers.CharField()
     before = serializers.CharField(help_text="share of all bytes")
     after = serializers.CharField()
@@ -113,7 +115,7 @@ class MoverSerializer(DatasetPlaceSerializer):
     shards_after = serializers.IntegerField()
 
 
-class MovementForecastSerializer(serializers.Serializer):
+class MovementForecastSerializer(serializers.Serializer[Any]):
     """What would move."""
 
     shards_before = serializers.IntegerField()
@@ -137,7 +139,7 @@ class DecisionSerializer(DatasetPlaceSerializer):
     movement = MovementForecastSerializer(allow_null=True)
 
 
-class InstanceSerializer(serializers.Serializer):
+class InstanceSerializer(serializers.Serializer[Any]):
     instance = serializers.CharField()
     zone = serializers.CharField(allow_blank=True)
     address = serializers.CharField()
@@ -147,7 +149,7 @@ class InstanceSerializer(serializers.Serializer):
     shards = serializers.IntegerField(help_text="that it hosts for the fleet")
 
 
-class FleetSerializer(serializers.Serializer):
+class FleetSerializer(serializers.Serializer[Any]):
     ring_version = serializers.IntegerField()
     shards = serializers.IntegerField()
     instances = InstanceSerializer(many=True)
@@ -165,12 +167,12 @@ class RingSizeSerializer(OrderSerializer):
     shards = serializers.IntegerField()
 
 
-class DoneSerializer(serializers.Serializer):
+class DoneSerializer(serializers.Serializer[Any]):
     changed = serializers.BooleanField()
     movement = MovementForecastSerializer(allow_null=True, help_text="of a dry run")
 
 
-class WhatIfSerializer(serializers.Serializer):
+class WhatIfSerializer(serializers.Serializer[Any]):
     """A change of the fleet."""
 
     add = serializers.ListField(child=serializers.CharField(allow_blank=True), required=False, help_text="zones")

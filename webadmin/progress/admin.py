@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -22,7 +23,11 @@ from webadmin.schedule import operator_queries as queries
 from webadmin.schedule.admin import job_page
 from webadmin.schedule.admin.operator_orders import PARKED_ORDERS
 from webadmin.schedule.explain import explain_job_row
-from webadmin.schedule.register import is_kind, with_last_error
+from webadmin.schedule.register import LastErrorColumns, is_kind, with_last_error
+from webadmin.schedule.wall_times import NowColumns
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
 
 KIND_TONES = {ParkedKind.EVICTED: "bad", ParkedKind.DEFERRED: "quiet", ParkedKind.QUARANTINED: "warn"}
 
@@ -33,11 +38,12 @@ class KindFilter(admin.SimpleListFilter):
     title = "cause"
     parameter_name = "kind"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [(kind.value, kind.value) for kind in ParkedKind]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
-        return queryset.filter(is_kind(ParkedKind(self.value()))) if self.value() in set(ParkedKind) else queryset
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        kind = self.value()
+        return queryset.filter(is_kind(ParkedKind(kind))) if kind in set(ParkedKind) else queryset
 
 
 class LastErrorFilter(ExactFilter):
@@ -46,6 +52,10 @@ class LastErrorFilter(ExactFilter):
     title = "error class"
     parameter_name = "error_class"
     column = "last_error_class"
+
+
+class ParkedColumns(NowColumns, LastErrorColumns):
+    """The columns of ``ParkedJobAdmin.get_queryset``."""
 
 
 @admin.register(ParkedJob)
@@ -75,7 +85,7 @@ class ParkedJobAdmin(OrderedAdmin):
     def notices(self, row: ParkedJob) -> Sequence[Notice]:
         return [Notice(tone="quiet", text=explain_job_row(row).sentence)]
 
-    def sections(self, row: ParkedJob) -> Sequence[Section]:
+    def sections(self, row: WithAnnotations[ParkedJob, ParkedColumns]) -> Sequence[Section]:
         return [
             Facts(title="Why it is parked", rows=[("Cause", self.kind_cell(row)), ("Last error", self.error(row))]),
             *job_page.job_sections(row, row.now_ms),
@@ -92,7 +102,7 @@ class ParkedJobAdmin(OrderedAdmin):
         return show.badge(kind.value, KIND_TONES[kind], row.parked_reason)
 
     @display(description="Last error")
-    def error(self, row: ParkedJob) -> SafeString | str:
+    def error(self, row: WithAnnotations[ParkedJob, ParkedColumns]) -> SafeString | str:
         if not row.last_error_class:
             return row.parked_reason[:120]
         return show.note(row.last_error_class, (row.last_error_message or "")[:120])
@@ -110,5 +120,5 @@ class ParkedJobAdmin(OrderedAdmin):
         return show.note(show.counted(row.source_count, "block"), show.size_text(row.source_bytes))
 
     @display(description="Planned ago")
-    def age(self, row: ParkedJob) -> SafeString | str:
+    def age(self, row: WithAnnotations[ParkedJob, ParkedColumns]) -> SafeString | str:
         return show.waited(row.added_at_ms, row.now_ms, clock=show.COMMAND_TIME)

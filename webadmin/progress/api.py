@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -48,7 +50,7 @@ class ExplainView(APIView):
         return Response({"explanations": [found.to_json() for found in explain_name(name)]})
 
 
-class _WindowSerializer(serializers.Serializer):
+class _WindowSerializer(serializers.Serializer[Any]):
     window_seconds = serializers.IntegerField(
         min_value=60, max_value=WINDOW_SECONDS_MAX, required=False, default=WINDOW_SECONDS
     )

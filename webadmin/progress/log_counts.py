@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from django.db.models import Count, F, Sum
 
@@ -21,6 +21,9 @@ from engine.schedule.model import JobState
 from webadmin.lanes.profiles.models import Block
 from webadmin.schedule.models import Command, Job
 
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
+
 MINUTE_MS = 60_000
 ADDING = (Command.Kind.ADD_BLOCKS, Command.Kind.IMPORT_BLOCKS)
 DROPPING = ("retention", "drop_deleted", "repair_index")
@@ -32,6 +35,17 @@ FlowKey = tuple[int, str, str, int, int]
 """Minute, lane, tenant, shard, level."""
 TotalKey = tuple[str, int, str]
 """Lane, level, what."""
+
+
+class SpecColumns(TypedDict):
+    """Columns from the specification of a job."""
+
+    moved_sources: Any
+    rewrites: Any
+
+
+if TYPE_CHECKING:
+    CountedJob = WithAnnotations[Job, SpecColumns]
 
 
 @dataclass(slots=True)
@@ -89,13 +103,13 @@ def count_commands(commands: Iterable[Command]) -> LogCounts:
             name, part_count = _split(command)
             if part_count and (name, 0) in jobs:
                 counts.count_event(JobPlace(jobs[name, 0].lane, jobs[name, 0].level), "jobs_added", part_count)
-            for block in _dropped_by(command):
-                counts.drop(minute_ms, block)
+            for dropped in _dropped_by(command):
+                counts.drop(minute_ms, dropped)
     return counts
 
 
 def _count_plan(
-    command: Command, counts: LogCounts, jobs: dict[tuple[str, int], Job], minute_ms: int, wall_ms: int
+    command: Command, counts: LogCounts, jobs: dict[tuple[str, int], CountedJob], minute_ms: int, wall_ms: int
 ) -> None:
     places = _places(command, jobs)
     for entry in _entries(command, "created", ("job",)):
@@ -114,7 +128,7 @@ def _count_plan(
             counts.last_completed_ms = max(counts.last_completed_ms or 0, wall_ms)
 
 
-def _count_completion(job: Job, counts: LogCounts, minute_ms: int, wall_ms: int) -> None:
+def _count_completion(job: CountedJob, counts: LogCounts, minute_ms: int, wall_ms: int) -> None:
     run_ms = max(0, (job.finished_at_ms or 0) - (job.assigned_at_ms or 0))
     backlog = _drained(job) if job.level < COMPACTION_LEVEL_MAX else {}  # final blocks are in no backlog
     for shard, (block_count, byte_count) in backlog.items():
@@ -159,7 +173,7 @@ def _dropped_by(command: Command) -> Iterable[Block]:
     return rows.select_related("tenant", "owner_job").defer("metadata", "owner_job__spec", "owner_job__result")
 
 
-def _drained(job: Job) -> dict[int, tuple[int, int]]:
+def _drained(job: CountedJob) -> dict[int, tuple[int, int]]:
     """Return how many blocks and bytes left each shard with a completed job; usually there is one shard."""
     if not job.moved_sources:
         return {job.shard: (job.source_count, job.source_bytes)}
@@ -186,7 +200,7 @@ def _entries(command: Command, part: str, needed: tuple[str, ...]) -> Iterator[d
             yield entry
 
 
-def _jobs_of(commands: Iterable[Command]) -> dict[tuple[str, int], Job]:
+def _jobs_of(commands: Iterable[Command]) -> dict[tuple[str, int], CountedJob]:
     """Return the jobs that the entries complete, assign or return, by name and by the token in the entry."""
     names = {
         entry["job"]
@@ -196,7 +210,7 @@ def _jobs_of(commands: Iterable[Command]) -> dict[tuple[str, int], Job]:
         for entry in _entries(command, part, ("job",))
     }
     names |= {_split(command)[0] for command in commands if command.kind == Command.Kind.OPERATE} - {""}
-    jobs: dict[tuple[str, int], Job] = {}
+    jobs: dict[tuple[str, int], CountedJob] = {}
     listed = sorted(names)
     for start in range(0, len(listed), 500):
         found = Job.objects.filter(name__in=listed[start : start + 500]).defer("spec")
@@ -208,7 +222,7 @@ def _jobs_of(commands: Iterable[Command]) -> dict[tuple[str, int], Job]:
     return jobs
 
 
-def _places(command: Command, jobs: dict[tuple[str, int], Job]) -> dict[str, JobPlace]:
+def _places(command: Command, jobs: dict[tuple[str, int], CountedJob]) -> dict[str, JobPlace]:
     """Return lane and level of each job that an entry names."""
     found = {
         entry["job"]: JobPlace(str(entry["lane"]), int(entry["level"]))

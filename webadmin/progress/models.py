@@ -5,6 +5,8 @@ Times are unix milliseconds of wall time, as in the log: rates are compared with
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.db import models
 from django.db.models import Q
 
@@ -80,17 +82,17 @@ class CountingMark(SingleRow):
         return f"counted up to {self.counted_index}"
 
 
-class ParkedJobs(ConfinedManager):
+class ParkedJobs(ConfinedManager["ParkedJob"]):
     """The jobs that are not on the schedule."""
 
-    def get_queryset(self) -> models.QuerySet:
+    def get_queryset(self) -> models.QuerySet[ParkedJob]:
         return super().get_queryset().filter(state=JobState.PARKED)
 
 
 class ParkedJob(Job):
     """A parked job, a proxy for its own page in the admin."""
 
-    objects = ParkedJobs("tenant")
+    objects: ClassVar[ParkedJobs] = ParkedJobs("tenant")
 
     class Meta:
         proxy = True

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rest_framework import serializers
 
 
-class ExplanationSerializer(serializers.Serializer):
+class ExplanationSerializer(serializers.Serializer[Any]):
     """One thing, its state, and the sentence about it."""
 
     subject = serializers.CharField()
@@ -15,13 +17,13 @@ class ExplanationSerializer(serializers.Serializer):
     sentence = serializers.CharField()
 
 
-class ExplanationsSerializer(serializers.Serializer):
+class ExplanationsSerializer(serializers.Serializer[Any]):
     """What the name means: usually one thing."""
 
     explanations = ExplanationSerializer(many=True)
 
 
-class ProgressRowSerializer(serializers.Serializer):
+class ProgressRowSerializer(serializers.Serializer[Any]):
     """Backlog, rates per second and outlook of one tenant and level, one shard, or everything."""
 
     tenant = serializers.CharField(required=False, allow_blank=True)
@@ -47,7 +49,7 @@ class ProgressRowSerializer(serializers.Serializer):
     clear_words = serializers.CharField()
 
 
-class LaneRowSerializer(serializers.Serializer):
+class LaneRowSerializer(serializers.Serializer[Any]):
     """What waits in a lane before it is on the schedule: chunks of a table, branches of a repository."""
 
     lane = serializers.CharField()
@@ -59,7 +61,7 @@ class LaneRowSerializer(serializers.Serializer):
     clear_words = serializers.CharField()
 
 
-class BacklogSerializer(serializers.Serializer):
+class BacklogSerializer(serializers.Serializer[Any]):
     """The whole report."""
 
     window_seconds = serializers.FloatField()

@@ -6,8 +6,9 @@ other work.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum
 
@@ -61,9 +62,10 @@ def caps_reached(now_ms: int, places: Iterable[tuple[str, str]]) -> tuple[str, .
     limits = effective_limits(now_ms, tenants=[tenant for _, tenant in keys])
     leased = Job.objects.filter(state=JobState.LEASED).order_by()
     sums = {"count": Count("id"), "size": Sum("source_bytes", default=0)}
-    of_lane = {row["lane"]: row for row in leased.values("lane").annotate(**sums)}
+    of_lane: dict[str, Mapping[str, Any]] = {row["lane"]: row for row in leased.values("lane").annotate(**sums)}
     tenants = leased.filter(tenant__in=[tenant for _, tenant in keys])
-    of_tenant = {(row["lane"], row["tenant"]): row for row in tenants.values("lane", "tenant").annotate(**sums)}
+    in_lanes = tenants.values("lane", "tenant").annotate(**sums)
+    of_tenant: dict[tuple[str, str], Mapping[str, Any]] = {(row["lane"], row["tenant"]): row for row in in_lanes}
     words = [
         _cap_text(f"tenant {tenant or 'of segments'}", limits, {"tenant": tenant}, of_tenant.get((lane, tenant)))
         or _cap_text(f"lane {lane}", limits, {"lane": lane}, of_lane.get(lane))
@@ -72,7 +74,7 @@ def caps_reached(now_ms: int, places: Iterable[tuple[str, str]]) -> tuple[str, .
     return tuple(dict.fromkeys(word for word in words if word))
 
 
-def _cap_text(name: str, limits: EffectiveLimits, scope: Mapping[str, str], running: Mapping[str, int] | None) -> str:
+def _cap_text(name: str, limits: EffectiveLimits, scope: Mapping[str, str], running: Mapping[str, Any] | None) -> str:
     jobs_max, bytes_max = (limits.value(cap, 0, **scope) for cap in CAPS)
     if running is None:  # no job runs there
         return ""
@@ -90,7 +92,7 @@ def _unmatched_pins(wall_ms: int) -> QuerySet[JobPin]:
         return JobPin.objects.none()
     polling = polling_workers(Worker.objects.all(), datetime.fromtimestamp(wall_ms / 1000, UTC))
     there: Sequence[tuple[str, str]] = list(polling.values_list("name", "build"))
-    fits = {
+    fits: dict[str, Callable[[str, str, str], bool]] = {
         kinds.WORKER: lambda value, name, build: name == value,
         kinds.NEWER_THAN: lambda value, name, build: is_newer(build, value),
         kinds.NOT_BUILD: lambda value, name, build: build != value,

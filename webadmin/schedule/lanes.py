@@ -135,7 +135,7 @@ class Waiting(NamedTuple):
 
     tenant: str
     name: str
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count
     unit: str
     size_bytes: int | None
     words: str
@@ -145,7 +145,7 @@ class Waiting(NamedTuple):
 class QueuedSources(NamedTuple):
     """The number of sources in queues that polls plan from, and the number of them in ready queues."""
 
-    count: int = 0
+    count: int = 0  # type: ignore[assignment]  # hides tuple.count
     due: int = 0
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from django.db.models import BigIntegerField, Count, F, OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce
@@ -20,6 +21,9 @@ from webadmin.base.database import dialect
 from webadmin.schedule import command_log
 from webadmin.schedule.models import Attempt, Command, Job, Limits, Worker
 from webadmin.schedule.operation_models import LimitChange
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
 
 DONE_COUNTED_MAX = 10_000
 COMMANDS_SEARCHED_MAX = 2_000
@@ -62,7 +66,7 @@ class ScheduleOverview:
     wall_ms: int
     limits: Limits
     jobs: JobCounts
-    workers: Sequence[Worker]
+    workers: Sequence[WithAnnotations[Worker, WorkerColumns]]
     known_worker_count: int
     polling_worker_count: int
     commands: Sequence[Command]
@@ -133,7 +137,15 @@ def _is_polling(at: datetime, lease_seconds: int) -> Q:
     return Q(last_poll_at__gte=seen_since, credential__revoked_at=None)
 
 
-def workers_for_list() -> QuerySet[Worker]:
+class WorkerColumns(TypedDict):
+    """The columns that ``workers_for_list`` adds."""
+
+    running: int
+    lease_seconds: int
+    wall_ms: int
+
+
+def workers_for_list() -> QuerySet[WithAnnotations[Worker, WorkerColumns]]:
     """Return workers with the number of jobs they hold, the length of a lease and the database's clock."""
     held = Job.objects.filter(worker=OuterRef("pk"), state=JobState.LEASED.value).order_by().values("worker")
     return Worker.objects.select_related("credential").annotate(
@@ -173,16 +185,19 @@ def commands_of_job(job: Job, attempts: Sequence[Attempt]) -> list[Command]:
     assignment.
     """
     indexes = {job.created_command_index, job.finished_command_index, *(attempt.token for attempt in attempts)}
-    commands = {command.index: command for command in Command.objects.filter(index__in=indexes - {None})}
+    known = [index for index in indexes if index is not None]
+    commands = {command.index: command for command in Command.objects.filter(index__in=known)}
     for attempt in attempts:
         if attempt.ended_at_ms is not None and attempt.outcome != AttemptOutcome.COMPLETED.value:
-            commands |= {command.index: command for command in _commands_at(attempt, job.name)}
+            commands |= {
+                command.index: command for command in _commands_at(attempt.ended_at_ms, attempt.token, job.name)
+            }
     return [commands[index] for index in sorted(commands)]
 
 
-def _commands_at(attempt: Attempt, job_name: str) -> list[Command]:
-    behind = Command.objects.filter(index__gt=attempt.token, index__lte=attempt.token + COMMANDS_SEARCHED_MAX)
-    at_its_end = behind.filter(command_time_ms=attempt.ended_at_ms, kind=Command.Kind.UPDATE_PLAN)[:20]
+def _commands_at(ended_at_ms: int, token: int, job_name: str) -> list[Command]:
+    behind = Command.objects.filter(index__gt=token, index__lte=token + COMMANDS_SEARCHED_MAX)
+    at_its_end = behind.filter(command_time_ms=ended_at_ms, kind=Command.Kind.UPDATE_PLAN)[:20]
     return [command for command in at_its_end if job_name in _job_names(command)]
 
 
@@ -216,12 +231,13 @@ def change_counts(command: Command) -> dict[str, int]:
     return {part: len(value) for part, value in changes.items() if isinstance(value, list) and value}
 
 
-def with_now(rows: QuerySet, now_ms: int) -> QuerySet:
+def with_now(rows: QuerySet[Any], now_ms: int) -> QuerySet[Any]:
     """Annotate each row with the command time at which it was read."""
-    return rows.annotate(now_ms=Value(now_ms, BigIntegerField()))
+    found: QuerySet[Any] = rows.annotate(now_ms=Value(now_ms, BigIntegerField()))
+    return found
 
 
-def still_in_force(rows: QuerySet, now_ms: int) -> QuerySet:
+def still_in_force(rows: QuerySet[Any], now_ms: int) -> QuerySet[Any]:
     """Narrow limits or pauses to those in force at this command time."""
     rows = rows.filter(Q(valid_until_ms=None) | Q(valid_until_ms__gt=now_ms))
     return rows.filter(ended_at_ms=None) if hasattr(rows.model, "ended_at_ms") else rows.filter(is_superseded=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from django.db.models import Case, CharField, F, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.fields.json import KT
@@ -17,6 +18,9 @@ from engine.schedule.model import AttemptOutcome, JobState, ParkedKind
 from engine.schedule.progress import count_text
 from webadmin.schedule.errors import FilterEmpty
 from webadmin.schedule.models import Attempt, Job
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
 
 LEASE_EXPIRED = "LeaseExpired"
 """The error class of attempts that ended without a report."""
@@ -71,32 +75,41 @@ class JobFilter:
         return jobs
 
 
+class LastErrorColumns(TypedDict):
+    """The columns that ``with_last_error`` adds."""
+
+    last_error_class: str | None
+    last_error_message: str | None
+
+
 def is_kind(kind: ParkedKind) -> Q:
     """Return the condition that a parked job is of this kind."""
     return Q(parked_kind__in=["", kind] if kind is ParkedKind.EVICTED else [kind])
 
 
-def parked_jobs(wanted: JobFilter | None = None) -> QuerySet[Job]:
+def parked_jobs(wanted: JobFilter | None = None) -> QuerySet[Any]:
     """Return the parked jobs, the last parked first.
 
     Each row has ``last_error_class``, ``last_error_message`` and ``why`` (the kind as text).
     """
     jobs = Job.objects.filter(state=JobState.PARKED)
     jobs = wanted.apply(jobs) if wanted else jobs
-    return with_last_error(jobs).annotate(
+    found: QuerySet[Any] = with_last_error(jobs).annotate(
         why=Case(When(is_kind(ParkedKind.EVICTED), then=Value("evicted")), default=F("parked_kind"))
     )
+    return found
 
 
-def with_last_error(jobs: QuerySet[Job]) -> QuerySet[Job]:
+def with_last_error(jobs: QuerySet[Any]) -> QuerySet[Any]:
     """Add ``last_error_class`` and ``last_error_message`` of the last attempt that failed."""
     bad = Attempt.objects.filter(job=OuterRef("pk"), outcome__in=BAD_OUTCOMES).order_by("-token")
     error_class = Coalesce(KT("reason__error_class"), Value(LEASE_EXPIRED), output_field=CharField())
     message = Coalesce(KT("reason__message"), Value(""), output_field=CharField())
-    return jobs.annotate(
+    found: QuerySet[Any] = jobs.annotate(
         last_error_class=Subquery(bad.annotate(found=error_class).values("found")[:1]),
         last_error_message=Subquery(bad.annotate(found=message).values("found")[:1]),
     )
+    return found
 
 
 def failing_jobs() -> str:
@@ -113,7 +126,7 @@ def failing_jobs() -> str:
     return f"{jobs} failed at the last run, to be tried again: {errors}"
 
 
-def count_by_error_class(jobs: Iterable[Job]) -> dict[str, int]:
+def count_by_error_class(jobs: Iterable[WithAnnotations[Job, LastErrorColumns]]) -> dict[str, int]:
     """Count these jobs (with their last error) by error class, the most frequent first."""
     counts: dict[str, int] = {}
     for job in jobs:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, TypedDict
 
 from django.db.models import BigIntegerField, OuterRef, QuerySet, Subquery, Value
 
@@ -39,15 +40,29 @@ def wall_times(command_indexes: Iterable[int] = ()) -> WallTimes:
     return WallTimes(now_ms=time.now_ms, wall_ms=time.wall_ms, wall_ms_of_command=known)
 
 
-def with_wall_times(rows: QuerySet, *, command: str = "command_index") -> QuerySet:
+class NowColumns(TypedDict):
+    """The column that ``with_now`` adds."""
+
+    now_ms: int
+
+
+class WallTimeColumns(NowColumns):
+    """The columns that ``with_wall_times`` adds."""
+
+    wall_ms: int
+    commanded_at: datetime | None
+
+
+def with_wall_times(rows: QuerySet[Any], *, command: str = "command_index") -> QuerySet[Any]:
     """Annotate each row with command time and wall time now, and the wall time of the command in this column."""
     time = read_time()
     entry = Command.objects.filter(index=OuterRef(command)).values("wall_time")[:1]
-    return rows.annotate(
+    found: QuerySet[Any] = rows.annotate(
         now_ms=Value(time.now_ms, BigIntegerField()),
         wall_ms=Value(time.wall_ms, BigIntegerField()),
         commanded_at=Subquery(entry),
     )
+    return found
 
 
 def commanded_ms(row: Any, ms: int) -> int:

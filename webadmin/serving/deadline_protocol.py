@@ -121,7 +121,7 @@ class DeadlineProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Add the connection to the scope of the request."""
         super().on_message_begin()
-        self.scope[CONNECTION_KEY] = self  # type: ignore[typeddict-unknown-key]
+        self.scope[CONNECTION_KEY] = self  # type: ignore[literal-required]
         if not self._in_headers:  # a request that arrived before the previous one was answered
             self._begin_headers()
 

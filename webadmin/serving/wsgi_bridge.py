@@ -181,8 +181,9 @@ class _Answer:
         if self.is_over:
             return
         self.is_over = True
-        if hasattr(self._result, "close"):
-            self._result.close()
+        close = getattr(self._result, "close", None)
+        if close is not None:
+            close()
 
 
 class FileParts:

@@ -1,17 +1,17 @@
 """Decoding of pprof profiles: gunzip with a limit against decompression bombs, then parse.
 
-The compiled parser reads about a byte per nanosecond, the pure-Python parser some MB/s. ``IMPLEMENTATION`` is the one
-in use; ``LITHIFY_PURE=1`` selects pure Python.
+The compiled parser reads about a byte per nanosecond, the pure-Python parser some MB/s. ``LITHIFY_PURE=1``
+selects pure Python.
 """
 
 from __future__ import annotations
 
-import os
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.core.errors import BadProfile, LimitExceeded, Truncated
+from engine.core.kernels import load_kernel
 from engine.formats.pprof.pprof_model import ENTRIES_MAX, SIZE_MAX, Profile
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -31,19 +31,10 @@ MEMBERS_MAX = 64
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _CHUNK = 1 << 18
 
-if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
+if TYPE_CHECKING:
     from engine.formats.pprof._pprof_py import parse_message
-
-    IMPLEMENTATION = "python"
 else:
-    try:
-        from engine.formats.pprof._pprof import parse_message
-
-        IMPLEMENTATION = "compiled"
-    except ModuleNotFoundError:
-        from engine.formats.pprof._pprof_py import parse_message
-
-        IMPLEMENTATION = "python"
+    (parse_message,) = load_kernel("engine.formats.pprof._pprof", "parse_message")
 
 
 def parse_profile(data: bytes, *, size_max: int = SIZE_MAX, entries_max: int = ENTRIES_MAX) -> Profile:

@@ -1,4 +1,4 @@
-"""Regenerate ``*_pb2.py`` and their stubs from the ``.proto`` files (requires grpcio-tools and mypy-protobuf)."""
+"""Regenerate ``*_pb2.py`` and their stubs from the engine's ``.proto`` files (grpcio-tools and mypy-protobuf)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[3]
 
 
 def generate() -> None:
-    """Compile every ``.proto`` file of this folder. Raises CalledProcessError."""
-    sources = [str(path.relative_to(ROOT)) for path in sorted(Path(__file__).parent.glob("*.proto"))]
+    """Compile every ``.proto`` file of the engine. Raises CalledProcessError."""
+    sources = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "engine").rglob("*.proto"))]
     compiler = [sys.executable, "-m", "grpc_tools.protoc", "-I.", "--python_out=.", "--mypy_out=."]
     plugins = str(Path(sys.executable).parent)
     environment = os.environ | {"PATH": plugins + os.pathsep + os.environ.get("PATH", "")}

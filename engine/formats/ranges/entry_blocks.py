@@ -5,19 +5,15 @@ Selects the compiled implementation if it is built, or pure Python with ``LITHIF
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-IMPLEMENTATION = "python"
+from engine.core.kernels import load_kernel
 
-if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
+if TYPE_CHECKING:
     from engine.formats.ranges._entry_blocks_py import decode_block, encode_rows, merge_blocks, spread_rows
 else:
-    try:
-        from engine.formats.ranges._entry_blocks import decode_block, encode_rows, merge_blocks, spread_rows
+    decode_block, encode_rows, merge_blocks, spread_rows = load_kernel(
+        "engine.formats.ranges._entry_blocks", "decode_block", "encode_rows", "merge_blocks", "spread_rows"
+    )
 
-        IMPLEMENTATION = "compiled"
-    except ImportError:
-        from engine.formats.ranges._entry_blocks_py import decode_block, encode_rows, merge_blocks, spread_rows
-
-__all__ = ["IMPLEMENTATION", "decode_block", "encode_rows", "merge_blocks", "spread_rows"]
+__all__ = ["decode_block", "encode_rows", "merge_blocks", "spread_rows"]

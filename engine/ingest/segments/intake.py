@@ -7,20 +7,15 @@ with.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-IMPLEMENTATION = "python"
+from engine.core.kernels import load_kernel
 
-if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
+if TYPE_CHECKING:
     from engine.ingest.segments._intake_py import DatasetBuilder, Intake
 else:
-    try:
-        from engine.ingest.segments._dataset_rows import DatasetBuilder
-        from engine.ingest.segments._intake import Intake
+    _TWIN = "engine.ingest.segments._intake_py"
+    (DatasetBuilder,) = load_kernel("engine.ingest.segments._dataset_rows", "DatasetBuilder", twin=_TWIN)
+    (Intake,) = load_kernel("engine.ingest.segments._intake", "Intake", twin=_TWIN)
 
-        IMPLEMENTATION = "compiled"
-    except ImportError:
-        from engine.ingest.segments._intake_py import DatasetBuilder, Intake
-
-__all__ = ["IMPLEMENTATION", "DatasetBuilder", "Intake"]
+__all__ = ["DatasetBuilder", "Intake"]

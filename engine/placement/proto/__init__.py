@@ -1,1 +1,1 @@
-"""Protobuf messages of placement documents; regenerate with ``python -m engine.placement.proto.generate``."""
+"""Protobuf messages of placement documents; regenerate with ``python -m engine.formats.proto.generate``."""

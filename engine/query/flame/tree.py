@@ -7,7 +7,6 @@ referenced node is merged once.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,23 +14,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from engine.core.errors import LimitExceeded
+from engine.core.kernels import load_kernel
 from engine.query.flame.nodes import Int32s, Int64s, Nodes
 from engine.query.flame.stack_table import StackTable
 
-IMPLEMENTATION = "python"
-
-if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
+if TYPE_CHECKING:
     from engine.query.flame._flame_tree_py import StackMerge, outermost
 else:
-    try:
-        from engine.query.flame._flame_tree import StackMerge, outermost
-
-        IMPLEMENTATION = "compiled"
-    except ImportError:
-        from engine.query.flame._flame_tree_py import StackMerge, outermost
+    StackMerge, outermost = load_kernel("engine.query.flame._flame_tree", "StackMerge", "outermost")
 
 __all__ = [
-    "IMPLEMENTATION",
     "NODES_MAX",
     "AlignedNodes",
     "FlameTree",

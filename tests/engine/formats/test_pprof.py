@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import importlib
-import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -73,11 +72,6 @@ def both(data: bytes, entries_max: int = ENTRIES_MAX) -> Profile | tuple[type, s
 def foreign_messages(foreign_data: Path) -> Iterator[tuple[str, bytes]]:
     for path in sorted((foreign_data / "profiles/pprof").iterdir()):
         yield path.name, pprof.uncompressed(path.read_bytes())
-
-
-def test_the_build_loads_the_compiled_parser() -> None:
-    expected = "python" if os.environ.get("LITHIFY_PURE") == "1" else "compiled"
-    assert expected == pprof.IMPLEMENTATION
 
 
 def test_a_profile_comes_back_as_it_was_encoded(parse: Parse) -> None:

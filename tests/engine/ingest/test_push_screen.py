@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +20,6 @@ from engine.ingest import push
 from engine.ingest.labels import check_labels
 from engine.ingest.model import PushLimits, Refused
 from engine.ingest.profile_checks import check_profile
-from engine.ingest.segments import push_screen
 
 NOW_NS = 1_739_264_694_822_565_000
 LIMITS = PushLimits(samples_max=12, sample_labels_max=2, stack_frames_max=6, symbol_bytes_max=40)
@@ -66,10 +64,6 @@ def screened(message: bytes, limits: PushLimits = LIMITS) -> bool:
 
 def bare(profile: Profile) -> bytes:
     return encode_profile(profile, compress=False)
-
-
-def test_the_build_loads_the_compiled_screen() -> None:
-    assert (push_screen.IMPLEMENTATION == "python") == (os.environ.get("LITHIFY_PURE") == "1")
 
 
 @needs_screen

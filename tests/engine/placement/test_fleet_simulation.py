@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.placement.fleet_simulation import FleetOutcome, FleetScenario, simulate_fleet
+from tests.engine.placement.fleet_simulation import FleetOutcome, FleetScenario, simulate_fleet
 
 SCENARIO = FleetScenario(duration_s=5_400.0, tick_s=180.0, membership_every=5)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from types import ModuleType
 
 import numpy as np
@@ -22,10 +21,6 @@ keys = st.integers(0, (1 << 64) - 1)
 @pytest.fixture(params=TWINS, ids=["twin", "compiled"])
 def implementation(request: pytest.FixtureRequest) -> ModuleType:
     return request.param
-
-
-def test_the_compiled_hash_is_the_one_in_use() -> None:
-    assert ("python" if os.environ.get("LITHIFY_PURE") == "1" else "compiled") == jump_hash.IMPLEMENTATION
 
 
 def test_the_table_of_buckets_holds(implementation: ModuleType) -> None:

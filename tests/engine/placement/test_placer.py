@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from dataclasses import replace
@@ -45,10 +44,6 @@ def rules_for(shards: int, tenant_shards: int = 0, choice: LoadBalancing = LoadB
 
 def names(decision: placer.Decision) -> list[str]:
     return [candidate.instance for candidate in decision.candidates()]
-
-
-def test_the_compiled_placer_is_the_one_in_use() -> None:
-    assert ("python" if os.environ.get("LITHIFY_PURE") == "1" else "compiled") == placer.IMPLEMENTATION
 
 
 @pytest.mark.row("L1")

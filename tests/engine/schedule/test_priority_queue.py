@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections.abc import Callable
 
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.schedule import _priority_queue, _priority_queue_py, priority_queue
+from engine.schedule import _priority_queue, _priority_queue_py
 
 QUEUES = [_priority_queue_py.PriorityQueue, _priority_queue.PriorityQueue]
 Queue = _priority_queue_py.PriorityQueue
@@ -26,10 +25,6 @@ def make(request: pytest.FixtureRequest) -> Callable[[], Queue]:
 
 def drained(queue: Queue) -> list:
     return [queue.pop() for _ in range(len(queue))]
-
-
-def test_the_compiled_queue_is_the_one_in_use() -> None:
-    assert ("python" if os.environ.get("LITHIFY_PURE") == "1" else "compiled") == priority_queue.IMPLEMENTATION
 
 
 def test_items_come_out_by_first_then_second_then_name(make: Callable[[], Queue]) -> None:

@@ -41,7 +41,8 @@ def tenants_of(user: Any) -> frozenset[str] | None:
         groups = user.groups.filter(name__startswith=TENANT_PREFIX).values_list("name", flat=True)
         names = frozenset(name.removeprefix(TENANT_PREFIX) for name in groups)
         user._confined_tenants = None if not names or ANY_TENANT in names else names
-    return user._confined_tenants
+    tenants: frozenset[str] | None = user._confined_tenants
+    return tenants
 
 
 class ConfinementMiddleware:

@@ -11,10 +11,12 @@ import hashlib
 from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
 from django.db import models
 from django.db.models import Q
 
+Row = TypeVar("Row", bound=models.Model)
 ALL_TENANTS = ""
 """The tenant of rules that hold for all tenants."""
 _tenants: ContextVar[frozenset[str] | None] = ContextVar("confined_tenants", default=None)
@@ -52,7 +54,7 @@ def confine(tenants: Set[str] | None) -> Iterator[None]:
         _tenants.reset(token)
 
 
-class ConfinedManager(models.Manager):
+class ConfinedManager(models.Manager[Row]):
     """The manager of a model whose rows belong to tenants.
 
     ``tenant_path`` is the lookup of the tenant's name; None hides all rows from confined requests, for models whose
@@ -69,7 +71,7 @@ class ConfinedManager(models.Manager):
         self._rules_for_all_tenants = rules_for_all_tenants
         self._is_scoped = is_scoped
 
-    def get_queryset(self) -> models.QuerySet:
+    def get_queryset(self) -> models.QuerySet[Row]:
         rows = super().get_queryset()
         tenants = _tenants.get()
         return rows if tenants is None else rows.filter(self._rule(tenants))

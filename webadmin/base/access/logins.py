@@ -15,8 +15,9 @@ def client_address(request: HttpRequest) -> str:
     of X-Forwarded-For. Entries further left are set by the client and cannot be trusted.
     """
     forwarded = [part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",") if part.strip()]
-    if settings.PROXY_COUNT and len(forwarded) >= settings.PROXY_COUNT:
-        return forwarded[-settings.PROXY_COUNT]
+    proxies: int = settings.PROXY_COUNT
+    if proxies and len(forwarded) >= proxies:
+        return forwarded[-proxies]
     return str(request.META.get("REMOTE_ADDR", ""))
 
 

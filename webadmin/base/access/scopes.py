@@ -9,6 +9,7 @@ may do none of these, whatever other scopes it has; otherwise one tenant could r
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import cast
 
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
@@ -53,6 +54,11 @@ def _names_tenant(scope: str) -> bool:
         return tenant == ANY_TENANT or bool(check_tenant(tenant))
     except BadBlockName:
         return False
+
+
+def credential_of(request: Request) -> WorkerCredential:
+    """Return the credential that ``WorkerAuthentication`` found for a request."""
+    return cast("WorkerCredential", request.user)
 
 
 def listed_tenants(credential: WorkerCredential) -> frozenset[str]:
@@ -129,7 +135,8 @@ class _Unconfined(_HasScope):
     def has_permission(self, request: Request, view: object) -> bool:
         if not super().has_permission(request, view):
             return False
-        self._confined = "" if is_unconfined(request.user) else confinement_reason(request.user)
+        credential = credential_of(request)
+        self._confined = "" if is_unconfined(credential) else confinement_reason(credential)
         return not self._confined
 
 

@@ -18,7 +18,7 @@ _LOCAL_PATH = re.compile(r"'/[^'\n]*'")
 
 def place_of_tenant(tenant: str) -> str:
     """Return the URL below which a tenant may place data."""
-    parts = urlsplit(settings.TABLES_URL)
+    parts = urlsplit(str(settings.TABLES_URL))
     return parts._replace(path=f"{parts.path.rstrip('/')}/{tenant}").geturl()
 
 

@@ -56,7 +56,8 @@ def set_limit(database: dict[str, Any], role: ProcessRole, seconds: float | None
 def readiness_deadline() -> Iterator[None]:
     """Limit all statements inside to READINESS_SECONDS."""
     if connection.vendor == "postgresql":
-        with connection.answers_within(READINESS_SECONDS):
+        own: Any = connection  # the wrapper of webadmin.base.database.postgresql
+        with own.answers_within(READINESS_SECONDS):
             yield
     else:
         yield

@@ -57,7 +57,7 @@ def prepared_cursor() -> CursorWrapper:
     if here.connection is None:
         here.ensure_connection()
     here.connection.prepare_threshold = PREPARE_AFTER
-    return here.make_cursor(psycopg.Cursor(here.connection))
+    return here.make_cursor(psycopg.Cursor(here.connection))  # type: ignore[arg-type]  # takes what it wraps
 
 
 def execute_deferred(statement: str, values: Sequence[Any] = ()) -> Answer:
@@ -65,7 +65,8 @@ def execute_deferred(statement: str, values: Sequence[Any] = ()) -> Answer:
     cursor = prepared_cursor()
     cursor.execute(statement, list(values))
     if is_postgresql():
-        return cursor.fetchall
+        fetch: Answer = cursor.fetchall
+        return fetch
     rows = cursor.fetchall()  # on SQLite, read at once: an open result holds a read lock
     return lambda: rows
 
@@ -333,7 +334,7 @@ def raise_rows(
         return
     names = [*keys, *columns]
     rest = [f for f in model._meta.concrete_fields if not f.primary_key and f.column not in names]
-    others = {f.column: f.get_default() for f in rest}
+    others = {str(f.column): f.get_default() for f in rest}
     grown = [
         f"{name} = CASE WHEN excluded.{name} > held.{name} THEN excluded.{name} ELSE held.{name} END"
         for name in quoted(columns)

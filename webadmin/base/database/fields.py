@@ -5,15 +5,22 @@ Planners and the database compare names, keys and ids; both must agree, whatever
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models.expressions import Combinable
 
 BYTE_COLLATIONS = {"postgresql": "C", "sqlite": "BINARY"}
 
 
-class ByteOrderedField(models.CharField):
+if TYPE_CHECKING:
+    CharField = models.CharField[str | Combinable, str]
+else:  # it has no parameters at run time
+    CharField = models.CharField
+
+
+class ByteOrderedField(CharField):
     """Text that sorts and compares bytewise. Index it in ``Meta``: ``unique=True`` would add a second index."""
 
     def db_parameters(self, connection: BaseDatabaseWrapper) -> dict[str, Any]:

@@ -16,7 +16,8 @@ def add_to_row(model: type[models.Model], key: str, value: Any, add: Mapping[str
     A missing row is inserted, with the defaults of the model for its other columns.
     """
     named = {key, *add, *put}
-    rest = {f.column: f.get_default() for f in model._meta.concrete_fields if f.column not in named and f.has_default()}
+    others = [f for f in model._meta.concrete_fields if f.column not in named and f.has_default()]
+    rest = {str(f.column): f.get_default() for f in others}
     columns = [key, *add, *put, *rest]
     changed = [f"{name} = held.{name} + excluded.{name}" for name in quoted(add)]
     changed += [f"{name} = excluded.{name}" for name in quoted(put)]

@@ -68,6 +68,11 @@ def serve(stop: threading.Event, seconds: float) -> None:
         time.sleep(PAUSE_SHARE * (time.monotonic() - begun))
 
 
+def _wait_for_end(stop: threading.Event) -> None:
+    sys.stdin.read()
+    stop.set()
+
+
 def main(seconds: str) -> None:
     """Start the profiler, process requests, and flush the profiler at the end."""
     try:
@@ -82,7 +87,7 @@ def main(seconds: str) -> None:
     )
     print(PROFILED, flush=True)
     stop = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), stop.set()), daemon=True).start()
+    threading.Thread(target=_wait_for_end, args=(stop,), daemon=True).start()
     serve(stop, float(seconds))
     pyroscope.shutdown()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -73,14 +74,15 @@ def set_push_limits() -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = defaultdict(dict)
     rows = PushLimitChange.objects.filter(is_superseded=False, value__isnull=False).order_by()
     for tenant, name, value in rows.values_list("tenant", "name", "value"):
-        found[tenant][name] = value
+        if value is not None:
+            found[tenant][name] = value
     return dict(found)
 
 
 def _limits(tenant: str, changes: dict[str, int | None] | None = None) -> TenantPushLimits:
     """Return a tenant's limits in force after ``changes``; None among them removes a limit."""
     found = set_push_limits()
-    of_all_tenants = found.get(ALL_TENANTS, {})
+    of_all_tenants: Mapping[str, int | None] = found.get(ALL_TENANTS, {})
     own = {**found.get(tenant, {}), **(changes or {})}
     if tenant == ALL_TENANTS:
         of_all_tenants = own

@@ -116,7 +116,8 @@ class Membership:
         Before that, all of them would look expired.
         """
         assert self._in_reach_since is not None
-        return self._clock() - self._in_reach_since >= settings.WRITER_SUSPECT_SECONDS
+        suspect_seconds: float = settings.WRITER_SUSPECT_SECONDS
+        return self._clock() - self._in_reach_since >= suspect_seconds
 
     def _publish(self, version: int) -> None:
         now = self._clock()

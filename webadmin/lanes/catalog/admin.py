@@ -10,7 +10,6 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from unfold.decorators import display
-from unfold.views import ChangeList
 
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.filters import StateFilter
@@ -94,8 +93,7 @@ class RepositoryAdmin(OrderedAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Repository]:
         return Repository.objects.exclude(state=RepositoryState.DELETING)
 
-    def get_changelist(self, request: HttpRequest, **options: Any) -> type[ChangeList]:
-        return RepositoryChangeList
+    change_list_class = RepositoryChangeList
 
     def heading(self, row: Repository) -> str:
         return f"Repository {row}"
@@ -162,8 +160,7 @@ class BranchAdmin(OrderedAdmin):
         found = Branch.objects.filter(repository__state=RepositoryState.ACTIVE)
         return found.select_related("repository").order_by("repository__tenant", "repository__name", "name")
 
-    def get_changelist(self, request: HttpRequest, **options: Any) -> type[ChangeList]:
-        return BranchChangeList
+    change_list_class = BranchChangeList
 
     def order_rows(self, ids: Sequence[str]) -> QuerySet[Branch]:
         return Branch.objects.filter(pk__in=ids).select_related("repository")

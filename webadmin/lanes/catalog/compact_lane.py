@@ -159,7 +159,7 @@ def check_state(state: Metarange, base: Metarange, result: CatalogCompactResult,
 def _publish(compaction: Compaction, done: Completion) -> None:
     """Publish the state to the branch, or record why that is not possible."""
     result = done.result
-    figures = {
+    figures: dict[str, Any] = {
         "metarange": result.metarange,
         "equals_head": result.equals_head,
         "rows_read": result.rows_read,

@@ -79,7 +79,7 @@ class Branch(models.Model):
     name = ByteOrderedField(max_length=NAME_MAX)
     head = ByteOrderedField(max_length=ID_LENGTH)
     staging = models.BigIntegerField()
-    snapshot = ByteOrderedField(max_length=ID_LENGTH, null=True)
+    snapshot = ByteOrderedField(max_length=ID_LENGTH, null=True)  # type: ignore[misc]  # the only one with null
     epoch = models.PositiveBigIntegerField(default=0)
     generation = models.PositiveBigIntegerField(default=0)
     is_hidden = models.BooleanField(default=False)

@@ -65,7 +65,7 @@ def standings(repositories: Iterable[Repository]) -> dict[int, RepositoryStandin
         "repository_id", "begun_ms", "finished_ms"
     ):
         now = found[repository_id]
-        now.took_ms = max(now.took_ms, finished_ms - begun_ms)
+        now.took_ms = max(now.took_ms, (finished_ms or begun_ms) - begun_ms)
     _add_garbage(found)
     return found
 

@@ -11,6 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict
 
 from django.core.cache import cache
 from django.db.models import BigIntegerField, Count, F, Min, OuterRef, Q, QuerySet, Subquery, Sum, Value, Window
@@ -34,6 +35,9 @@ from webadmin.lanes.profiles.models import (
 from webadmin.lanes.profiles.planning.level_policies import ALL_TENANTS
 from webadmin.lanes.profiles.states import LIVE_STATES, BlockState
 from webadmin.schedule.lanes import QueuedSources
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
 
 DATASETS_SHOWN_MAX = 100
 FIRST_QUEUES = 6
@@ -146,7 +150,7 @@ def level_queues(now_ms: int) -> list[LevelQueues]:
         .annotate(
             queue_count=Count("id"),
             ready_count=Count("id", filter=is_ready),
-            blocks=Sum("block_count"),
+            block_sum=Sum("block_count"),
             bytes=Sum("byte_count"),
             oldest_ms=Min("oldest_arrival_ms"),
             next_ready_ms=Min("ready_at_ms", filter=~is_ready),
@@ -157,7 +161,7 @@ def level_queues(now_ms: int) -> list[LevelQueues]:
             level=row["level"],
             queue_count=row["queue_count"],
             ready_count=row["ready_count"],
-            block_count=int(row["blocks"]),
+            block_count=int(row["block_sum"]),
             byte_count=int(row["bytes"]),
             oldest_arrival_ms=row["oldest_ms"],
             next_ready_ms=row["next_ready_ms"],
@@ -274,7 +278,7 @@ def progeny(block: Block) -> Relative:
 
 
 def _walk(block: Block, *, near: str, far: str) -> Relative:
-    steps: list[dict[int, list[BlockLineage]]] = []
+    steps: list[dict[int, list[WithAnnotations[BlockLineage, EdgeColumns]]]] = []
     here: Iterable[int] = [block.pk]
     while here and len(steps) < LINEAGE_DEPTH_MAX:
         edges = _edges(here, near=near, far=far)
@@ -283,7 +287,16 @@ def _walk(block: Block, *, near: str, far: str) -> Relative:
     return _relative(block, steps, far)
 
 
-def _edges(block_ids: Iterable[int], *, near: str, far: str) -> dict[int, list[BlockLineage]]:
+class EdgeColumns(TypedDict):
+    """The number of an edge among those of its block, and how many these are."""
+
+    number: int
+    of: int
+
+
+def _edges(
+    block_ids: Iterable[int], *, near: str, far: str
+) -> dict[int, list[WithAnnotations[BlockLineage, EdgeColumns]]]:
     numbered = (
         BlockLineage.objects.filter(**{f"{near}__in": list(block_ids)})
         .annotate(
@@ -295,13 +308,15 @@ def _edges(block_ids: Iterable[int], *, near: str, far: str) -> dict[int, list[B
         .defer(f"{far}__metadata")
         .order_by(near, "number")
     )
-    edges: dict[int, list[BlockLineage]] = defaultdict(list)
+    edges: dict[int, list[WithAnnotations[BlockLineage, EdgeColumns]]] = defaultdict(list)
     for edge in numbered:
         edges[getattr(edge, near)].append(edge)
     return edges
 
 
-def _relative(block: Block, steps: Sequence[dict[int, list[BlockLineage]]], far: str) -> Relative:
+def _relative(
+    block: Block, steps: Sequence[dict[int, list[WithAnnotations[BlockLineage, EdgeColumns]]]], far: str
+) -> Relative:
     edges = steps[0].get(block.pk, []) if steps else []
     return Relative(
         block=block,

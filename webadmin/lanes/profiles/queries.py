@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
+from typing import Any
 
 from django.db.models import BigIntegerField, ExpressionWrapper, F, Max, Min, OuterRef, Q, Subquery
 
@@ -255,9 +256,9 @@ def _identity(query: IndexQuery) -> str:
 
 def _read_rows(
     query: IndexQuery, masks: Sequence[DeleteMask], blocks: Q, place: Place
-) -> tuple[list[tuple], Place, bool]:
+) -> tuple[list[tuple[Any, ...]], Place, bool]:
     """Return the rows after a place, at most ``datasets_max``; the place of the last one; whether there are more."""
-    rows: list[tuple] = []
+    rows: list[tuple[Any, ...]] = []
     last = place
     for after, until, services in _service_batches(query, place):
         matching = _matching_services(services, query)
@@ -278,7 +279,7 @@ def _read_rows(
     return rows, last, False
 
 
-def _service_batches(query: IndexQuery, place: Place) -> Iterator[tuple[int, int, list[tuple]]]:
+def _service_batches(query: IndexQuery, place: Place) -> Iterator[tuple[int, int, list[tuple[Any, ...]]]]:
     """Yield services by row id from the batch of a place on, with the row ids that bound each batch: (after, until].
 
     Rows are only added: a batch that is read again has the same rows, and perhaps services of later blocks. If a
@@ -307,7 +308,7 @@ def _service_batches(query: IndexQuery, place: Place) -> Iterator[tuple[int, int
         after = until
 
 
-def _matching_services(services: Iterable[tuple], query: IndexQuery) -> dict[tuple[int, int, int], int]:
+def _matching_services(services: Iterable[tuple[Any, ...]], query: IndexQuery) -> dict[tuple[int, int, int], int]:
     """Return the keys (tenant, name, label sets) and spans of matching services; without matchers all match."""
     if not query.matchers:
         return {service[1:4]: service[4] for service in services}
@@ -324,7 +325,7 @@ def _matching_services(services: Iterable[tuple], query: IndexQuery) -> dict[tup
 
 def _dataset_rows(
     services: Mapping[tuple[int, int, int], int], query: IndexQuery, blocks: Q, place: Place, limit: int
-) -> list[tuple]:
+) -> list[tuple[Any, ...]]:
     """Return datasets of these services in the range after a place, by the end of their data.
 
     Others of the same names may be among them. At most ``limit`` rows (0: all).
@@ -357,12 +358,12 @@ def _dataset_rows(
     )
 
 
-def _blocks(rows: Sequence[tuple], query: IndexQuery, masks: Sequence[DeleteMask]) -> list[BlockFound]:
+def _blocks(rows: Sequence[tuple[Any, ...]], query: IndexQuery, masks: Sequence[DeleteMask]) -> list[BlockFound]:
     """Return the blocks of these rows, by tenant, shard and id; further columns are read only for these rows."""
     labels = _projected_labels(rows, query)
     tables = _tables_of_contents(rows)
     blocks: dict[int, list[DatasetFound]] = {}
-    facts: dict[int, tuple] = {}
+    facts: dict[int, tuple[Any, ...]] = {}
     for row in sorted(rows, key=lambda row: (row[3], row[4])):
         (block_id, position), dataset, block = row[3:5], row[5:12], row[12:]
         if (block_id, position) not in tables:
@@ -374,7 +375,7 @@ def _blocks(rows: Sequence[tuple], query: IndexQuery, masks: Sequence[DeleteMask
     return sorted(found, key=lambda block: (block.tenant, block.shard, block.id))
 
 
-def _projected_labels(rows: Iterable[tuple], query: IndexQuery) -> dict[int, tuple[Labels, ...]]:
+def _projected_labels(rows: Iterable[tuple[Any, ...]], query: IndexQuery) -> dict[int, tuple[Labels, ...]]:
     """Return the requested labels of the matching sets by row id of the label sets."""
     found: dict[int, tuple[Labels, ...]] = {}
     ids = sorted({row[2] for row in rows}) if query.labels else []
@@ -389,7 +390,7 @@ def _label_sets(stored: Iterable[Iterable[Sequence[str]]]) -> list[Labels]:
     return [tuple((name, value) for name, value in labels) for labels in stored]
 
 
-def _is_visible(row: tuple, masks: Sequence[DeleteMask]) -> bool:
+def _is_visible(row: tuple[Any, ...], masks: Sequence[DeleteMask]) -> bool:
     """Return whether no delete request hides all of the dataset of a row."""
     dataset = row[6:13]
     _, name, _, min_time_ms, max_time_ms, *_ = dataset
@@ -398,7 +399,7 @@ def _is_visible(row: tuple, masks: Sequence[DeleteMask]) -> bool:
     )
 
 
-def _masks_of(dataset: tuple, masks: Sequence[DeleteMask]) -> tuple[DeleteMask, ...]:
+def _masks_of(dataset: tuple[Any, ...], masks: Sequence[DeleteMask]) -> tuple[DeleteMask, ...]:
     """Return the masks of a dataset; a tenant's dataset index gets the masks of all services."""
     tenant, name, format_number, min_time_ms, max_time_ms, _, applied = dataset
     if format_number == DATASET_INDEX:
@@ -408,7 +409,7 @@ def _masks_of(dataset: tuple, masks: Sequence[DeleteMask]) -> tuple[DeleteMask, 
     )
 
 
-def _tables_of_contents(rows: Iterable[tuple]) -> dict[tuple[int, int], tuple[int, ...]]:
+def _tables_of_contents(rows: Iterable[tuple[Any, ...]]) -> dict[tuple[int, int], tuple[int, ...]]:
     """Return the section offsets of these datasets from their blocks' metadata, except for blocks deleted since."""
     positions: dict[int, list[int]] = {}
     for row in rows:
@@ -424,7 +425,11 @@ def _tables_of_contents(rows: Iterable[tuple]) -> dict[tuple[int, int], tuple[in
 
 
 def _dataset(
-    position: int, row: tuple, table: tuple[int, ...], labels: tuple[Labels, ...], masks: tuple[DeleteMask, ...]
+    position: int,
+    row: tuple[Any, ...],
+    table: tuple[int, ...],
+    labels: tuple[Labels, ...],
+    masks: tuple[DeleteMask, ...],
 ) -> DatasetFound:
     tenant, name, format_number, min_time_ms, max_time_ms, size, masks_applied = row
     return DatasetFound(
@@ -442,7 +447,7 @@ def _dataset(
     )
 
 
-def _block(row_id: int, row: tuple, datasets: list[DatasetFound]) -> BlockFound:
+def _block(row_id: int, row: tuple[Any, ...], datasets: list[DatasetFound]) -> BlockFound:
     ulid, tenant, shard, level, object_key, size, crc32c, min_time_ms, max_time_ms, added = row
     return BlockFound(
         row_id=row_id,

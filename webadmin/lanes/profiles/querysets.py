@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Self, TypeVar
 
 from django.db import models
 
 from engine.core import ulids
 from webadmin.lanes.profiles.states import LIVE_STATES, BlockState
 
+Row = TypeVar("Row", bound=models.Model)
 
-class BlockQuerySet(models.QuerySet):
+
+class BlockQuerySet(models.QuerySet[Row]):
     """Query set of blocks."""
 
     def live(self) -> Self:
@@ -26,7 +28,7 @@ class BlockQuerySet(models.QuerySet):
         return self.filter(queue_id=queue_id, state=BlockState.QUEUED).order_by("arrived_at_ms", "ulid")
 
 
-class TombstoneQuerySet(models.QuerySet):
+class TombstoneQuerySet(models.QuerySet[Row]):
     """Query set of tombstones."""
 
     def due(self, command_time_ms: int) -> Self:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from django.db.models import Count, Min, Q, Sum
@@ -41,7 +41,7 @@ def _queues() -> Iterator[tuple[str, list[Sample]]]:
         .annotate(
             queues=Count("id"),
             ready=Count("id", filter=Q(ready_at_ms__lte=now_ms)),
-            blocks=Sum("block_count"),
+            block_sum=Sum("block_count"),
             bytes=Sum("byte_count"),
             oldest_ms=Min("oldest_arrival_ms"),
         )
@@ -49,13 +49,13 @@ def _queues() -> Iterator[tuple[str, list[Sample]]]:
     )
     yield "lithify_queues", _by_level(rows, "queues")
     yield "lithify_queues_ready", _by_level(rows, "ready")
-    yield "lithify_queue_blocks", _by_level(rows, "blocks")
+    yield "lithify_queue_blocks", _by_level(rows, "block_sum")
     yield "lithify_queue_bytes", _by_level(rows, "bytes")
-    ages = [((str(row["level"]),), max(0, now_ms - row["oldest_ms"]) / 1000) for row in rows]
+    ages: list[Sample] = [((str(row["level"]),), max(0, now_ms - row["oldest_ms"]) / 1000) for row in rows]
     yield "lithify_queue_oldest_age_seconds", ages
 
 
-def _by_level(rows: Iterable[dict[str, Any]], name: str) -> list[Sample]:
+def _by_level(rows: Iterable[Mapping[str, Any]], name: str) -> list[Sample]:
     return [((str(row["level"]),), float(row[name])) for row in rows]
 
 
@@ -85,9 +85,11 @@ def _index() -> Iterator[tuple[str, list[Sample]]]:
         yield name, [((what,), count) for what, count in totals(group).items()]
     codes = RefusalCount.objects.order_by().values("code").annotate(sum=Sum("count")).order_by("code")
     refused = [(row["code"], int(row["sum"])) for row in codes]
-    blocks = [((code,), count) for code, count in refused if not code.startswith(REQUEST_PREFIX)]
+    blocks: list[Sample] = [((code,), count) for code, count in refused if not code.startswith(REQUEST_PREFIX)]
     yield "lithify_blocks_refused_total", blocks
-    requests = [((code.removeprefix(REQUEST_PREFIX),), count) for code, count in refused if (code,) not in dict(blocks)]
+    requests: list[Sample] = [
+        ((code.removeprefix(REQUEST_PREFIX),), count) for code, count in refused if (code,) not in dict(blocks)
+    ]
     yield "lithify_requests_refused_total", requests
 
 

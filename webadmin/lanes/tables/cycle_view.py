@@ -99,7 +99,7 @@ def _changed(source: DataSource, now_ms: int) -> list[Chunk]:
     These are changed chunks, chunks whose state may change with time alone, and chunks worth compacting without an open
     task.
     """
-    due = Q(is_dirty=True) | Q(look_again_ms__lte=now_ms)
+    due = Q(is_dirty=True) | Q(recheck_ms__lte=now_ms)
     chunks = Chunk.objects.filter(source=source).order_by("start_ms")
     changed = list(chunks.filter(due)[:CHUNKS_MAX])
     return changed + list(chunks.exclude(due).filter(WITHOUT_TASK)[: CHUNKS_MAX - len(changed)])

@@ -24,7 +24,8 @@ _COLUMNS = (
 
 def touching(source: DataSource, intervals: Iterable[Interval]) -> list[PlannedSegment]:
     """Return the visible segments that overlap any of these intervals of whole chunks, unordered."""
-    wanted, found = merged(intervals), {}
+    wanted = merged(intervals)
+    found: dict[int, PlannedSegment] = {}
     for first in range(0, len(wanted), INTERVALS_PER_QUERY):
         stretches = reduce(or_, (_overlapping(*each) for each in wanted[first : first + INTERVALS_PER_QUERY]))
         rows = Segment.objects.filter(stretches, source=source, state=SegmentState.VISIBLE).order_by()
@@ -58,7 +59,8 @@ def whole_timeline(source: DataSource) -> list[PlannedSegment]:
 def latest_end(source: DataSource) -> int | None:
     """Return the end of a table's last segment with data."""
     own = Segment.objects.filter(source=source, state=SegmentState.VISIBLE, is_tombstone=False)
-    return own.aggregate(latest=Max("end_ms"))["latest"]
+    latest: int | None = own.aggregate(latest=Max("end_ms"))["latest"]
+    return latest
 
 
 def merged(intervals: Iterable[Interval]) -> list[Interval]:

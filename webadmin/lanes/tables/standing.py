@@ -129,12 +129,12 @@ def stuck_counts(ids: Sequence[int] | None = None) -> Counter[int]:
     lately = TaskChunk.objects.filter(
         source=OuterRef("source"), start_ms=OuterRef("start_ms"), ended_at_ms__gt=until_ms
     )
-    planned = Chunk.objects.filter(source__is_paused=False, looked_at_ms__lte=until_ms)
+    planned = Chunk.objects.filter(source__is_paused=False, analysed_at_ms__lte=until_ms)
     planned = planned.filter(WITHOUT_TASK, ~Exists(lately))
     if ids is not None:
         planned = planned.filter(source__in=ids)
-    counts = Counter({row["source"]: row["count"] for row in _counted(planned.filter(looked__shared=[]))})
-    sharing = list(planned.exclude(looked__shared=[]).values_list("source", "looked__shared")[:SHARING_MAX])
+    counts = Counter({row["source"]: row["count"] for row in _counted(planned.filter(analysis__shared=[]))})
+    sharing = list(planned.exclude(analysis__shared=[]).values_list("source", "analysis__shared")[:SHARING_MAX])
     shared = {key for _, keys in sharing for key in keys}
     at_work = Task.objects.filter(Q(state=TaskState.OPEN) | Q(finished_at_ms__gt=until_ms))
     planned_in = TaskSegment.objects.filter(segment__in=shared, task__in=at_work)

@@ -81,10 +81,10 @@ class RefusedFilter(admin.SimpleListFilter):
         "caught-up": ("caught up", Q(refusal="", compactions=0)),
     }
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [(name, label) for name, (label, _) in self.CHOICES.items()]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         chosen = self.CHOICES.get(self.value() or "")
         return queryset.filter(chosen[1]) if chosen else queryset
 
@@ -147,8 +147,7 @@ class BucketAdmin(OrderedAdmin):
     def state(self, row: Any) -> SafeString:
         return _badge(bucket_state(row.now))
 
-    def get_changelist(self, request: HttpRequest, **options: Any) -> type[BucketChangeList]:
-        return BucketChangeList
+    change_list_class = BucketChangeList
 
 
 def _tenants_table(rows: Sequence[TenantProgress]) -> Table:
@@ -192,7 +191,7 @@ class BucketTenantAdmin(ReadOnlyAdmin):
     empty_list = "No tenant was found: adopt a bucket, and let a control worker scan it."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[BucketTenant]:
-        return BucketTenant.objects.select_related("bucket", "folder").defer("folder__looked")
+        return BucketTenant.objects.select_related("bucket", "folder").defer("folder__examined")
 
     def heading(self, row: BucketTenant) -> str:
         return f"Tenant {row.name} of {row.bucket.name}"
@@ -268,8 +267,7 @@ class BucketTenantAdmin(ReadOnlyAdmin):
     def state(self, row: Any) -> SafeString:
         return _badge(tenant_state(row.now))
 
-    def get_changelist(self, request: HttpRequest, **options: Any) -> type[TenantChangeList]:
-        return TenantChangeList
+    change_list_class = TenantChangeList
 
 
 def slots_of(row: BucketTenant) -> list[SlotProgress]:

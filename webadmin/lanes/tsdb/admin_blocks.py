@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -37,10 +38,10 @@ class OpenFilter(admin.SimpleListFilter):
 
     title = parameter_name = "now"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [("open", "still to be written"), ("done", "written")]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "open":
             return queryset.filter(done_at_ms=None)
         return queryset.exclude(done_at_ms=None) if self.value() == "done" else queryset
@@ -60,7 +61,7 @@ class BlockAdmin(ReadOnlyAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Block]:
         blocks = Block.objects.select_related("tenant__bucket", "tenant__folder", "group", "made_by").defer(
-            "tenant__folder__looked", "tenant__slots"
+            "tenant__folder__examined", "tenant__slots"
         )
         return blocks.defer("meta", "files", "made_by__spec", "made_by__result")
 
@@ -138,7 +139,7 @@ class BlockQuarantineAdmin(OrderedAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[BlockQuarantine]:
         return BlockQuarantine.objects.select_related("block__tenant__bucket", "job")
 
-    def order_rows(self, ids: Sequence[str]) -> QuerySet:
+    def order_rows(self, ids: Sequence[str]) -> QuerySet[Any]:
         return super().order_rows(ids).select_related("block")
 
     def sections(self, row: BlockQuarantine) -> Sequence[Section]:

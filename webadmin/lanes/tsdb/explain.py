@@ -37,7 +37,7 @@ def explain_blocks(ulid: str) -> list[Explanation]:
     found = (
         Block.objects.filter(ulid=ulid)
         .select_related("tenant__bucket", "tenant__folder", "group")
-        .defer("tenant__folder__looked", "tenant__slots")
+        .defer("tenant__folder__examined", "tenant__slots")
     )
     explanations = [explain_block(block) for block in found.defer("meta", "files").order_by("id")[:FOUND_MAX]]
     return explanations + explain_unrecorded(ulid)

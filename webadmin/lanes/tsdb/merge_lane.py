@@ -154,7 +154,7 @@ def _parts_of(jobs: Iterable[Job]) -> dict[int, Part]:
     """Return the partitions of open groups, by the row ids of their jobs."""
     open_parts = Part.objects.filter(job__in=[job.id for job in jobs], group__state=GroupState.OPEN)
     related = open_parts.select_related("group__tenant__bucket", "group__tenant__folder")
-    return {part.job_id: part for part in related.defer("group__tenant__folder__looked", "group__tenant__slots")}
+    return {part.job_id: part for part in related.defer("group__tenant__folder__examined", "group__tenant__slots")}
 
 
 def _sources_of(parts: Iterable[Part]) -> dict[int, dict[str, _Source]]:

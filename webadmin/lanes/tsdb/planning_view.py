@@ -20,7 +20,7 @@ _COLUMNS = (
 
 def partial_uploads(folder_id: int) -> list[str]:
     """Return the ULIDs of blocks without ``meta.json`` in the folder's last scan, without loading its marks."""
-    found = Folder.objects.filter(id=folder_id).values_list("looked__partial", flat=True).get()
+    found = Folder.objects.filter(id=folder_id).values_list("examined__partial", flat=True).get()
     return [each["ulid"] for each in found or []]
 
 

@@ -65,14 +65,15 @@ def _blocks(tenants: Sequence[TenantProgress]) -> Iterator[tuple[str, list[Sampl
         [
             ((bucket, tenant), at_ms / 1000)
             for bucket, tenant, at_ms in written.values_list("bucket__name", "name", "index_written_at_ms")
-            if (bucket, tenant) in shown
+            if at_ms is not None and (bucket, tenant) in shown
         ],
     )
 
 
 def _buckets(now_ms: int) -> Iterator[tuple[str, list[Sample]]]:
     scanned = Bucket.objects.exclude(scanned_at_ms=None).values_list("name", "scanned_at_ms")
-    yield "lithify_tsdb_scan_age_seconds", [((name,), max(0, now_ms - at_ms) / 1000) for name, at_ms in scanned]
+    ages: list[Sample] = [((name,), max(0, now_ms - at_ms) / 1000) for name, at_ms in scanned if at_ms is not None]
+    yield "lithify_tsdb_scan_age_seconds", ages
     parts = BucketTenant.objects.order_by().values_list("bucket__name").annotate(parts=Sum("parts"))
     yield "lithify_tsdb_published_parts", [((name,), count) for name, count in parts]
     steps = OutboxStep.objects.filter(done_at_ms=None).order_by().values_list("tenant__bucket__name")

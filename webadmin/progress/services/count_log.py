@@ -102,7 +102,8 @@ def _add_flows(counts: LogCounts) -> None:
             (row.minute_ms, row.lane, row.tenant, row.shard, row.level): row
             for row in FlowMinute.objects.filter(minute_ms__in=minutes, shard__in=shards)
         }
-        fresh, changed = [], []
+        fresh: list[FlowMinute] = []
+        changed: list[FlowMinute] = []
         for key in wanted:
             row = known.get(key)
             (fresh if row is None else changed).append(_flow_row(row, key, counts.flows[key]))

@@ -85,7 +85,7 @@ def top_json(trees: Trees, search: str = "") -> dict[str, Any]:
     """
     rows = [list(row) for row in (top_table(trees[0]) if len(trees) == 1 else top_table_diff(*trees))]
     if search:
-        rows = [row for row in rows if fits_search(row[0].encode("utf-8", "replace"), search)]
+        rows = [row for row in rows if fits_search(str(row[0]).encode("utf-8", "replace"), search)]
     count = len(rows)
     if count > ROWS_SHOWN:
         by_total = sorted(rows, key=_largest_total, reverse=True)[: ROWS_SHOWN // 2]

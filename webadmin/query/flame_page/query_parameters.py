@@ -59,7 +59,7 @@ def profile_type(asked: QueryDict) -> str:
     """Return the id of the requested profile type."""
     if not asked.get("type"):
         raise InvalidQuestion("no profile type is chosen")
-    return type_id(asked["type"])
+    return type_id(str(asked["type"]))
 
 
 def filters_of(asked: QueryDict, side: str = LEFT) -> tuple[Matcher, ...]:

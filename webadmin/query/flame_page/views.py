@@ -182,7 +182,7 @@ def _text_file(trees: list[FlameTree], form: str, name: str, kind: str, viewing:
         text = "\n".join(folded_lines(trees[0]))
         return _file(f"{text}\n".encode("utf-8", "replace"), "text/plain; charset=utf-8", f"{name}.folded", viewing)
     if form == "levels":
-        graph = flame_graph(trees[0]) if len(trees) == 1 else flame_graph_diff(*trees)
+        graph = flame_graph(trees[0]) if len(trees) == 1 else flame_graph_diff(trees[0], trees[1])
         data = json.dumps(flamebearer(graph, sample_type, sample_unit), ensure_ascii=False).encode("utf-8", "replace")
         return _file(data, JSON, f"{name}.json", viewing)
     raise InvalidQuestion(f"{form[:20]!r} cannot be exported from here; a difference only as levels")

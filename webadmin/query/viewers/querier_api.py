@@ -142,7 +142,7 @@ def _diff(request: Any, viewing: Viewing, call: Call) -> Message:
 def _of_matchers(request: Any, viewing: Viewing) -> Question | None:
     found = viewing.range_of(request.start, request.end)
     matchers = tuple(parsed_selectors(request.matchers))
-    return found and Question(start_ms=found.start_ms, end_ms=found.end_ms, matchers=matchers)
+    return Question(start_ms=found.start_ms, end_ms=found.end_ms, matchers=matchers) if found is not None else None
 
 
 def _shows_all(call: Call) -> bool:

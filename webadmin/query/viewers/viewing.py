@@ -132,7 +132,9 @@ class Viewing:
     def question(self, start_ms: int, end_ms: int, matchers: Iterable[Matcher]) -> Question | None:
         """Return the query for a range. Raises InvalidQuestion."""
         found = self.range_of(start_ms, end_ms)
-        return found and Question(start_ms=found.start_ms, end_ms=found.end_ms, matchers=tuple(matchers))
+        if found is None:
+            return None
+        return Question(start_ms=found.start_ms, end_ms=found.end_ms, matchers=tuple(matchers))
 
     def tree(self, question: Question | None) -> FlameTree:
         """Return the merged stacks with functions as frames."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -26,7 +27,11 @@ from webadmin.schedule.admin.operator_orders import JOB_ORDERS
 from webadmin.schedule.explain import explain_job_row
 from webadmin.schedule.lanes import lane_of
 from webadmin.schedule.models import Command, Job, Worker
-from webadmin.schedule.wall_times import wall_times
+from webadmin.schedule.operator_queries import WorkerColumns
+from webadmin.schedule.wall_times import NowColumns, wall_times
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
 
 TROUBLE = "trouble"
 RUNS_SHOWN_MAX = 50
@@ -37,11 +42,11 @@ class JobStateFilter(admin.SimpleListFilter):
 
     title = parameter_name = "state"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         states = [(state.value, state.value) for state in JobState]
         return [(TROUBLE, "in trouble: parked, failed once, or lease over"), *states]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == TROUBLE:
             return queries.failing_jobs(queryset, queries.command_now_ms())
         return queryset.filter(state=self.value()) if self.value() in set(JobState) else queryset
@@ -59,10 +64,10 @@ class WorkerStateFilter(admin.SimpleListFilter):
 
     title = parameter_name = "state"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [("polling", "polling"), ("silent", "silent or revoked")]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() not in ("polling", "silent"):
             return queryset
         polling = queries.polling_workers(Worker.objects.all(), datetime.fromtimestamp(dialect.clock_ms() / 1000, UTC))
@@ -80,10 +85,10 @@ class KindFilter(admin.SimpleListFilter):
 
     title = parameter_name = "kind"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return list(Command.Kind.choices)
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(kind=self.value()) if self.value() in Command.Kind.values else queryset
 
 
@@ -122,7 +127,7 @@ class JobAdmin(OrderedAdmin):
         name = search_term.strip()
         return (queryset.filter(name=name) if name else queryset), False
 
-    def sections(self, row: Job) -> Sequence[Section]:
+    def sections(self, row: WithAnnotations[Job, NowColumns]) -> Sequence[Section]:
         now_ms = row.now_ms
         return [
             *job_page.job_sections(row, now_ms),
@@ -135,7 +140,7 @@ class JobAdmin(OrderedAdmin):
         return show.note(show.short_code(row.name), row.lane)
 
     @display(description="State")
-    def state_cell(self, row: Job) -> SafeString:
+    def state_cell(self, row: WithAnnotations[Job, NowColumns]) -> SafeString:
         return job_page.state_with_reason(row, row.now_ms)
 
     @display(description="Tenant")
@@ -143,7 +148,7 @@ class JobAdmin(OrderedAdmin):
         return show.note(show.name(job_page.tenant_text(row.tenant)), show.place_text(row.shard, row.level))
 
     @display(description="Worker")
-    def worker_cell(self, row: Job) -> SafeString | str:
+    def worker_cell(self, row: WithAnnotations[Job, NowColumns]) -> SafeString | str:
         return job_page.holder(row, row.now_ms)
 
     @display(description="Progress")
@@ -159,11 +164,11 @@ class JobAdmin(OrderedAdmin):
         return show.note(show.counted(row.source_count, "block"), show.size_text(row.source_bytes))
 
     @display(description="Age")
-    def age(self, row: Job) -> SafeString | str:
+    def age(self, row: WithAnnotations[Job, NowColumns]) -> SafeString | str:
         return show.waited(row.added_at_ms, row.now_ms, clock=show.COMMAND_TIME)
 
 
-def _clock_of(row: Worker) -> datetime:
+def _clock_of(row: WithAnnotations[Worker, WorkerColumns]) -> datetime:
     """Return the database's clock when the row was read; times of polls are by the same clock."""
     return datetime.fromtimestamp(row.wall_ms / 1000, UTC)
 
@@ -183,7 +188,7 @@ class WorkerAdmin(ReadOnlyAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Worker]:
         return queries.workers_for_list()
 
-    def sections(self, row: Worker) -> Sequence[Section]:
+    def sections(self, row: WithAnnotations[Worker, WorkerColumns]) -> Sequence[Section]:
         now_ms = queries.command_now_ms()
         return [
             Facts(
@@ -238,15 +243,15 @@ class WorkerAdmin(ReadOnlyAdmin):
         )
 
     @display(description="State")
-    def state_cell(self, row: Worker) -> SafeString:
+    def state_cell(self, row: WithAnnotations[Worker, WorkerColumns]) -> SafeString:
         return job_page.worker_badge(row, lease_seconds=row.lease_seconds, now=_clock_of(row))
 
     @display(description="Last poll")
-    def last_poll(self, row: Worker) -> SafeString | str:
+    def last_poll(self, row: WithAnnotations[Worker, WorkerColumns]) -> SafeString | str:
         return show.moment_age(row.last_poll_at, _clock_of(row))
 
     @display(description="Running")
-    def running(self, row: Worker) -> SafeString | str:
+    def running(self, row: WithAnnotations[Worker, WorkerColumns]) -> SafeString | str:
         filters = {"state": JobState.LEASED.value, "worker": row.name}
         return show.link(show.list_address(Job, **filters), show.counted(row.running, "job")) if row.running else "0"
 
@@ -289,7 +294,7 @@ class CommandAdmin(ReadOnlyAdmin):
     def heading(self, row: Command) -> str:
         return f"Command {row.index}: {row.get_kind_display()}"
 
-    def sections(self, row: Command) -> Sequence[Section]:
+    def sections(self, row: WithAnnotations[Command, NowColumns]) -> Sequence[Section]:
         return [
             Facts(
                 title="The command",
@@ -307,7 +312,7 @@ class CommandAdmin(ReadOnlyAdmin):
             Json(title="Change set", data=row.change_set),
         ]
 
-    def _jobs(self, row: Command) -> Table:
+    def _jobs(self, row: WithAnnotations[Command, NowColumns]) -> Table:
         return Table(
             title="Jobs in it",
             headers=("Job", "State now", "Token now"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -17,7 +18,10 @@ from webadmin.adminkit.sections import Facts, Section
 from webadmin.schedule import operator_queries as queries
 from webadmin.schedule.admin import operator_orders as orders
 from webadmin.schedule.operation_models import IsolationStop, LimitChange, Pause
-from webadmin.schedule.wall_times import commanded_ms, with_wall_times
+from webadmin.schedule.wall_times import WallTimeColumns, commanded_ms, with_wall_times
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
 
 BYTES_LIMITS = (LimitName.RUNNING_BYTES_MAX, LimitName.TASK_MEMORY_BYTES)
 SECONDS_LIMITS = (LimitName.LEASE_SECONDS, LimitName.CLEANUP_DELAY_SECONDS)
@@ -28,10 +32,10 @@ class InForceFilter(admin.SimpleListFilter):
 
     title = parameter_name = "now"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [("in_force", "in force"), ("over", "over")]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() not in ("in_force", "over"):
             return queryset
         in_force = queries.still_in_force(queryset, queries.command_now_ms())
@@ -120,13 +124,13 @@ class LimitChangeAdmin(OrderedAdmin):
         return limit_value(row.name, row.value)
 
     @display(description="Holds")
-    def until(self, row: LimitChange) -> SafeString | str:
+    def until(self, row: WithAnnotations[LimitChange, WallTimeColumns]) -> SafeString | str:
         if row.is_superseded:
             return show.badge("replaced", "quiet", "a later value for the same scope holds instead")
         return until_cell(row.valid_until_ms, None, now_ms=row.now_ms, wall_ms=row.wall_ms)
 
     @display(description="Set by")
-    def who(self, row: LimitChange) -> SafeString:
+    def who(self, row: WithAnnotations[LimitChange, WallTimeColumns]) -> SafeString:
         return show.note(row.actor, f"{show.duration_text(max(0, row.wall_ms - commanded_ms(row, row.set_at_ms)))} ago")
 
     @display(description="Why")
@@ -151,7 +155,7 @@ class PauseAdmin(OrderedAdmin):
     def heading(self, row: Pause) -> str:
         return str(row).capitalize()
 
-    def sections(self, row: Pause) -> Sequence[Section]:
+    def sections(self, row: WithAnnotations[Pause, WallTimeColumns]) -> Sequence[Section]:
         return [
             Facts(
                 title="The pause",
@@ -178,11 +182,11 @@ class PauseAdmin(OrderedAdmin):
         return show.badge(row.mode, "warn", meaning)
 
     @display(description="Holds")
-    def until(self, row: Pause) -> SafeString | str:
+    def until(self, row: WithAnnotations[Pause, WallTimeColumns]) -> SafeString | str:
         return until_cell(row.valid_until_ms, row.ended_at_ms, now_ms=row.now_ms, wall_ms=row.wall_ms)
 
     @display(description="Set by")
-    def who(self, row: Pause) -> SafeString:
+    def who(self, row: WithAnnotations[Pause, WallTimeColumns]) -> SafeString:
         return show.note(row.actor, f"{show.duration_text(max(0, row.wall_ms - commanded_ms(row, row.since_ms)))} ago")
 
     @display(description="Why")
@@ -204,7 +208,7 @@ class IsolationStopAdmin(OrderedAdmin):
     empty_list = "Quarantine was never stopped."
     orders = (orders.DECIDE,)
 
-    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
         return lookup == "ended_at_ms__isnull" or super().lookup_allowed(lookup, value, request)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[IsolationStop]:
@@ -213,7 +217,7 @@ class IsolationStopAdmin(OrderedAdmin):
     def heading(self, row: IsolationStop) -> str:
         return f"Stop of quarantine of {row.where}"
 
-    def sections(self, row: IsolationStop) -> Sequence[Section]:
+    def sections(self, row: WithAnnotations[IsolationStop, WallTimeColumns]) -> Sequence[Section]:
         return [
             Facts(
                 title="The stop",
@@ -237,7 +241,7 @@ class IsolationStopAdmin(OrderedAdmin):
         return show.badge(row.decision, "quiet", row.get_decision_display())
 
     @display(description="Stopped")
-    def stopped(self, row: IsolationStop) -> SafeString | str:
+    def stopped(self, row: WithAnnotations[IsolationStop, WallTimeColumns]) -> SafeString | str:
         return show.age(commanded_ms(row, row.at_ms), row.wall_ms)
 
     @display(description="Decided by")

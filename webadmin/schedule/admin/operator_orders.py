@@ -42,13 +42,15 @@ class RequeueForm(OrderForm):
     keep_failures = switch_field(
         "Keep the failures", "Otherwise they are forgotten, and the job has all its runs again."
     )
-    field_order = ("newer_build_only", "keep_failures", "why")
+    field_order: tuple[str, ...] = ("newer_build_only", "keep_failures", "why")
 
 
 class RequeueManyForm(RequeueForm):
     """The form of requeuing parked jobs by a filter; a job must match all given fields."""
 
-    error_class = text_field("Error class", "Of the last attempt that ended badly, for example ChecksumMismatch.", 100)
+    error_class = text_field(  # type: ignore[assignment]  # a field leaves the class's attribute as it is
+        "Error class", "Of the last attempt that ended badly, for example ChecksumMismatch.", 100
+    )
     tenant = text_field("Tenant", "A tenant's name.", 150)
     level = number_field("Level", "0 is segments.", low=0, high=100)
     everything = switch_field("All of them", "Says that no filter is meant so.")

@@ -12,6 +12,7 @@ from engine.protocol.fields import COUNT_MAX, Fields
 from engine.schedule.limits import LimitName, Scope, ScopeKind
 from engine.schedule.model import ParkedKind
 from webadmin.base.access.models import TENANT_NAME_MAX
+from webadmin.base.access.scopes import credential_of
 from webadmin.schedule.models import JOB_NAME_MAX, LANE_MAX
 from webadmin.schedule.operation_models import WHY_MAX, IsolationStop, LimitChange, Pause
 from webadmin.schedule.register import NAMES_MAX, JobFilter
@@ -29,20 +30,19 @@ def order_from_json(fields: Fields, actor: str) -> Order:
     return Order(actor=actor, why=fields.text("why", WHY_MAX, empty=False), is_dry_run=flag(fields, "dry_run"))
 
 
-def read_order(request: Request, shape: type[Serializer]) -> tuple[Fields, Order]:
+def read_order(request: Request, shape: type[Serializer[Any]]) -> tuple[Fields, Order]:
     """Return the fields of a request's body, validated by this shape, and the actor, reason and dry-run flag."""
     fields = Fields.of(request.data, "$")
     refuse_unknown(fields, shape)
-    return fields, order_from_json(fields, f"credential:{request.user.name}")
+    return fields, order_from_json(fields, f"credential:{credential_of(request).name}")
 
 
-def refuse_unknown(fields: Fields, shape: type[Serializer]) -> None:
+def refuse_unknown(fields: Fields, shape: type[Serializer[Any]]) -> None:
     """Reject fields that the shape does not have, in nested objects too; not in lists of objects."""
     known = shape().fields
     fields.reject_unknown(known)
     for name, field in known.items():
-        inside = fields.optional(name) if isinstance(field, Serializer) else None
-        if inside is not None:
+        if isinstance(field, Serializer) and (inside := fields.optional(name)) is not None:
             refuse_unknown(inside, type(field))
 
 

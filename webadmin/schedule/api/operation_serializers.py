@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rest_framework import serializers
 
 from engine.schedule.limits import LimitName, ScopeKind
@@ -14,14 +16,14 @@ WALL_TIME = "wall time, unix milliseconds"
 KINDS = ", ".join(kind.value for kind in ParkedKind)
 
 
-class ScopeSerializer(serializers.Serializer):
+class ScopeSerializer(serializers.Serializer[Any]):
     """What a limit or pause holds for."""
 
     kind = serializers.ChoiceField([kind.value for kind in ScopeKind])
     value = serializers.CharField(required=False, allow_blank=True, help_text="lane, tenant, level or job")
 
 
-class OrderSerializer(serializers.Serializer):
+class OrderSerializer(serializers.Serializer[Any]):
     """Part of every order."""
 
     why = serializers.CharField(help_text="stands in the audit log")
@@ -37,7 +39,7 @@ class ChangeLimitSerializer(OrderSerializer):
     for_seconds = serializers.IntegerField(required=False, allow_null=True, help_text="default: until further notice")
 
 
-class LimitOutcomeSerializer(serializers.Serializer):
+class LimitOutcomeSerializer(serializers.Serializer[Any]):
     """What it did: the values in force for the scope."""
 
     limit = serializers.ChoiceField(LIMITS)
@@ -50,7 +52,7 @@ class LimitOutcomeSerializer(serializers.Serializer):
     notes = serializers.ListField(child=serializers.CharField())
 
 
-class LimitSetSerializer(serializers.Serializer):
+class LimitSetSerializer(serializers.Serializer[Any]):
     """A limit as somebody set it."""
 
     id = serializers.IntegerField()
@@ -65,7 +67,7 @@ class LimitSetSerializer(serializers.Serializer):
     command = serializers.IntegerField()
 
 
-class LimitListSerializer(serializers.Serializer):
+class LimitListSerializer(serializers.Serializer[Any]):
     limits = LimitSetSerializer(many=True)
 
 
@@ -86,7 +88,7 @@ class PauseSerializer(ResumeSerializer):
     for_seconds = serializers.IntegerField(required=False, allow_null=True)
 
 
-class PauseOutcomeSerializer(serializers.Serializer):
+class PauseOutcomeSerializer(serializers.Serializer[Any]):
     """What it did, and what stands in the scope now."""
 
     scope = ScopeSerializer()
@@ -99,7 +101,7 @@ class PauseOutcomeSerializer(serializers.Serializer):
     notes = serializers.ListField(child=serializers.CharField())
 
 
-class PauseRowSerializer(serializers.Serializer):
+class PauseRowSerializer(serializers.Serializer[Any]):
     """A pause in force."""
 
     scope = ScopeSerializer()
@@ -111,11 +113,11 @@ class PauseRowSerializer(serializers.Serializer):
     command = serializers.IntegerField()
 
 
-class PauseListSerializer(serializers.Serializer):
+class PauseListSerializer(serializers.Serializer[Any]):
     pauses = PauseRowSerializer(many=True)
 
 
-class ParkedQuerySerializer(serializers.Serializer):
+class ParkedQuerySerializer(serializers.Serializer[Any]):
     """Which parked jobs to list."""
 
     error_class = serializers.CharField(required=False)
@@ -142,14 +144,14 @@ class JobOrderSerializer(OrderSerializer):
     worker = serializers.CharField(required=False)
 
 
-class LeftSerializer(serializers.Serializer):
+class LeftSerializer(serializers.Serializer[Any]):
     """What an order left as it was."""
 
     job = serializers.CharField()
     reason = serializers.CharField()
 
 
-class OutcomeSerializer(serializers.Serializer):
+class OutcomeSerializer(serializers.Serializer[Any]):
     """What an order did, or would do."""
 
     action = serializers.CharField()
@@ -160,7 +162,7 @@ class OutcomeSerializer(serializers.Serializer):
     notes = serializers.ListField(child=serializers.CharField())
 
 
-class ParkedJobSerializer(serializers.Serializer):
+class ParkedJobSerializer(serializers.Serializer[Any]):
     """A row of the register."""
 
     id = serializers.IntegerField()
@@ -178,11 +180,11 @@ class ParkedJobSerializer(serializers.Serializer):
     blocks = serializers.ListField(child=serializers.CharField())
 
 
-class ParkedListSerializer(serializers.Serializer):
+class ParkedListSerializer(serializers.Serializer[Any]):
     jobs = ParkedJobSerializer(many=True)
 
 
-class IsolationStopSerializer(serializers.Serializer):
+class IsolationStopSerializer(serializers.Serializer[Any]):
     """A stop of keeping bad sources of a place out."""
 
     lane = serializers.CharField()
@@ -194,7 +196,7 @@ class IsolationStopSerializer(serializers.Serializer):
     command = serializers.IntegerField()
 
 
-class IsolationSerializer(serializers.Serializer):
+class IsolationSerializer(serializers.Serializer[Any]):
     stops = IsolationStopSerializer(many=True)
 
 
@@ -214,7 +216,7 @@ class QuarantineDecisionSerializer(OutcomeSerializer):
     decision = serializers.CharField()
 
 
-class BreakageSerializer(serializers.Serializer):
+class BreakageSerializer(serializers.Serializer[Any]):
     """A build of which too many recent jobs failed with one error class."""
 
     build = serializers.CharField(allow_blank=True)
@@ -223,5 +225,5 @@ class BreakageSerializer(serializers.Serializer):
     jobs = serializers.IntegerField()
 
 
-class BreakageListSerializer(serializers.Serializer):
+class BreakageListSerializer(serializers.Serializer[Any]):
     breakages = BreakageSerializer(many=True)

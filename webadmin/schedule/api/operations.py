@@ -50,7 +50,7 @@ class OperatorView(APIView):
 
     permission_classes = [MayOperate]
 
-    def read(self, shape: type[Serializer]) -> tuple[Fields, Order]:
+    def read(self, shape: type[Serializer[Any]]) -> tuple[Fields, Order]:
         """Return the fields of a request's body, validated by this shape, and the actor, reason and dry-run flag."""
         return messages.read_order(self.request, shape)
 

@@ -13,6 +13,7 @@ from engine.protocol.messages import PollRequest
 from engine.protocol.wire import request_from_wire, response_to_wire
 from webadmin.base.access.authentication import MayPoll
 from webadmin.base.access.refusals import count_refused_requests
+from webadmin.base.access.scopes import credential_of
 from webadmin.schedule.api.worker_serializers import ErrorSerializer, PollRequestSerializer, PollResponseSerializer
 from webadmin.schedule.polls.view import token_codec
 from webadmin.schedule.services import poll
@@ -32,9 +33,10 @@ class PollView(APIView):
     def post(self, request: Request) -> Response:
         """Settle reports, renew leases, assign up to `capacity` jobs."""
         message = request_from_wire(request.data)
-        response = poll(request=message, credential=request.user, at=timezone.now())
-        if forged := _forged_reports(message, request.user.key_id):
-            count_refused_requests(forged, actor=f"credential:{request.user.name}")
+        credential = credential_of(request)
+        response = poll(request=message, credential=credential, at=timezone.now())
+        if forged := _forged_reports(message, credential.key_id):
+            count_refused_requests(forged, actor=f"credential:{credential.name}")
         return Response(response_to_wire(response))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rest_framework import serializers
 
 from engine.protocol import wire
@@ -9,7 +11,7 @@ from engine.protocol.fields import COUNT_MAX, SECONDS_MAX
 from engine.protocol.messages import UpdateStatus
 
 
-class ProgressSerializer(serializers.Serializer):
+class ProgressSerializer(serializers.Serializer[Any]):
     """How far a running job is, in units its lane chooses."""
 
     done = serializers.IntegerField(min_value=0, max_value=COUNT_MAX)
@@ -17,7 +19,7 @@ class ProgressSerializer(serializers.Serializer):
     phase = serializers.CharField(max_length=wire.NAME_MAX, allow_blank=True, required=False)
 
 
-class FailureReasonSerializer(serializers.Serializer):
+class FailureReasonSerializer(serializers.Serializer[Any]):
     """Why a job was given back."""
 
     error_class = serializers.CharField(max_length=wire.NAME_MAX)
@@ -28,7 +30,7 @@ class FailureReasonSerializer(serializers.Serializer):
     build = serializers.CharField(max_length=wire.NAME_MAX, allow_blank=True, required=False)
 
 
-class JobUpdateSerializer(serializers.Serializer):
+class JobUpdateSerializer(serializers.Serializer[Any]):
     """A report on one job under one token."""
 
     job = serializers.CharField(max_length=wire.JOB_NAME_MAX)
@@ -39,13 +41,15 @@ class JobUpdateSerializer(serializers.Serializer):
     reason = FailureReasonSerializer(required=False, allow_null=True)
 
 
-class PollRequestSerializer(serializers.Serializer):
+class PollRequestSerializer(serializers.Serializer[Any]):
     """Reports, refreshes and the wish for new work in one request."""
 
     worker = serializers.CharField(max_length=wire.NAME_MAX)
     build = serializers.CharField(max_length=wire.NAME_MAX, allow_blank=True)
     capacity = serializers.IntegerField(min_value=0, max_value=wire.CAPACITY_MAX)
-    updates = JobUpdateSerializer(many=True, required=False, max_length=wire.UPDATES_MAX)
+    updates = JobUpdateSerializer(  # type: ignore[call-arg]  # ``many`` makes a list, which has a length
+        many=True, required=False, max_length=wire.UPDATES_MAX
+    )
     last_serial = serializers.IntegerField(
         min_value=0,
         max_value=COUNT_MAX,
@@ -54,7 +58,7 @@ class PollRequestSerializer(serializers.Serializer):
     )
 
 
-class LeaseSerializer(serializers.Serializer):
+class LeaseSerializer(serializers.Serializer[Any]):
     """A job the worker still holds."""
 
     job = serializers.CharField()
@@ -62,7 +66,7 @@ class LeaseSerializer(serializers.Serializer):
     expires_in = serializers.FloatField(min_value=0, max_value=SECONDS_MAX, help_text="seconds")
 
 
-class AssignmentSerializer(serializers.Serializer):
+class AssignmentSerializer(serializers.Serializer[Any]):
     """A job newly given to the worker."""
 
     job = serializers.CharField()
@@ -71,7 +75,7 @@ class AssignmentSerializer(serializers.Serializer):
     expires_in = serializers.FloatField(min_value=0, max_value=SECONDS_MAX, help_text="seconds")
 
 
-class PollResponseSerializer(serializers.Serializer):
+class PollResponseSerializer(serializers.Serializer[Any]):
     """A reported job that is not in ``leases`` is not the worker's any more: it was settled, or it is lost."""
 
     leases = LeaseSerializer(many=True)
@@ -79,7 +83,7 @@ class PollResponseSerializer(serializers.Serializer):
     serial = serializers.IntegerField(min_value=0, max_value=COUNT_MAX)
 
 
-class ErrorSerializer(serializers.Serializer):
+class ErrorSerializer(serializers.Serializer[Any]):
     """Every error answer."""
 
     code = serializers.CharField(help_text="stable and machine readable")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from django.db.models import Count, Q, QuerySet, Sum
 
@@ -121,7 +122,7 @@ def without_ending(tenants: Iterable[TenantView], ending: Sequence[Job]) -> tupl
     )
 
 
-def without_paused(rows: QuerySet, paused: Iterable[PausedScope], *, planning: bool) -> QuerySet:
+def without_paused(rows: QuerySet[Any], paused: Iterable[PausedScope], *, planning: bool) -> QuerySet[Any]:
     """Exclude the rows (of queues, jobs or tenants) that are paused; with ``planning`` drained ones too."""
     for scope in paused:
         if planning or scope.mode is PauseMode.PAUSE:
@@ -129,7 +130,7 @@ def without_paused(rows: QuerySet, paused: Iterable[PausedScope], *, planning: b
     return rows
 
 
-def without_tenants(rows: QuerySet, tenants: Collection[TenantKey]) -> QuerySet:
+def without_tenants(rows: QuerySet[Any], tenants: Collection[TenantKey]) -> QuerySet[Any]:
     """Exclude the rows of these tenants."""
     for lane, tenant in sorted(tenants):
         rows = rows.exclude(Q(lane=lane, tenant=tenant))

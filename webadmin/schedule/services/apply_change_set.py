@@ -119,8 +119,8 @@ class _Application:
         job_ids = self._reserve_jobs()
         if not self.context.takes_head_first:
             self._take_sources(job_ids)
-        ended = (*changes.completed, *changes.returned)
-        is_early = all(lane_of(one.job.lane).ends_early for one in ended)
+        lanes = {done.job.lane for done in changes.completed} | {one.job.lane for one in changes.returned}
+        is_early = all(lane_of(lane).ends_early for lane in lanes)
         self.head, self.time, self.index = take_head_for_entry(commits_early=is_early)
         if self.context.takes_head_first:
             self._take_sources(job_ids)

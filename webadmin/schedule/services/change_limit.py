@@ -136,7 +136,7 @@ def _place(scope: Scope) -> dict[str, str]:
     if scope.kind is not ScopeKind.JOB:
         return {scope.kind.value: scope.value}
     around = Job.objects.filter(name=scope.value).order_by("-id").values("lane", "tenant").first()
-    return {"job": scope.value} | (around or {})
+    return {"job": scope.value} | ({"lane": around["lane"], "tenant": around["tenant"]} if around else {})
 
 
 def _holds_already(outcome: LimitOutcome, value: int | None) -> bool:

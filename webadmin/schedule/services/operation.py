@@ -100,7 +100,7 @@ class Operation:
 
 @contextmanager
 def operation() -> Iterator[Operation]:
-    """Lock the head for an action; its writes are committed together, or not at all."""
+    """Lock the head for an action; its writes are committed pipeline, or not at all."""
     with transaction.atomic(durable=True):
         head, time = take_head()
         run = Operation(time=time, live_jobs=head.live_job_count)

@@ -205,8 +205,8 @@ def _assignments(applied: AppliedCommand) -> list[tuple[str, dict[str, Any]]]:
     """Return the names of the jobs just assigned and their specifications, in the sequence of assignment."""
     jobs = dict(applied.created)
     if others := [job_id for job_id in applied.assigned if job_id not in jobs]:
-        own, values = among(Job, "id", others)
-        for row in read_rows(Job, SPEC_COLUMNS, f"WHERE {own}", values):
+        those, values = among(Job, "id", others)
+        for row in read_rows(Job, SPEC_COLUMNS, f"WHERE {those}", values):
             jobs[row[0]] = as_instance(Job, SPEC_COLUMNS, (*row[:-1], json.loads(row[-1])))
     specs: dict[int, dict[str, Any]] = {}
     for lane, own in by_lane(jobs[job_id] for job_id in applied.assigned).items():

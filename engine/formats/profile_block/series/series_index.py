@@ -6,19 +6,15 @@ is built, or pure Python with ``LITHIFY_PURE=1``, which decodes a series in abou
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-IMPLEMENTATION = "python"
+from engine.core.kernels import load_kernel
 
-if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
+if TYPE_CHECKING:
     from engine.formats.profile_block.series._series_index_py import decode_series_index, encode_series_index
 else:
-    try:
-        from engine.formats.profile_block.series._series_index import decode_series_index, encode_series_index
+    decode_series_index, encode_series_index = load_kernel(
+        "engine.formats.profile_block.series._series_index", "decode_series_index", "encode_series_index"
+    )
 
-        IMPLEMENTATION = "compiled"
-    except ImportError:
-        from engine.formats.profile_block.series._series_index_py import decode_series_index, encode_series_index
-
-__all__ = ["IMPLEMENTATION", "decode_series_index", "encode_series_index"]
+__all__ = ["decode_series_index", "encode_series_index"]

@@ -7,19 +7,15 @@ unsigned 64-bit numbers in decoded symbols, although their columns are signed.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-IMPLEMENTATION = "python"
+from engine.core.kernels import load_kernel
 
-if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
+if TYPE_CHECKING:
     from engine.formats.profile_block.symbols._symbols_py import decode_symbols, encode_symbols
 else:
-    try:
-        from engine.formats.profile_block.symbols._symbols import decode_symbols, encode_symbols
+    decode_symbols, encode_symbols = load_kernel(
+        "engine.formats.profile_block.symbols._symbols", "decode_symbols", "encode_symbols"
+    )
 
-        IMPLEMENTATION = "compiled"
-    except ImportError:
-        from engine.formats.profile_block.symbols._symbols_py import decode_symbols, encode_symbols
-
-__all__ = ["IMPLEMENTATION", "decode_symbols", "encode_symbols"]
+__all__ = ["decode_symbols", "encode_symbols"]

@@ -6,21 +6,14 @@ about 10 us.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
+from engine.core.kernels import load_kernel
 from engine.formats.prometheus.chunks._xor_py import Times, ValueBits
 
-IMPLEMENTATION = "python"
-
-if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
+if TYPE_CHECKING:
     from engine.formats.prometheus.chunks._xor_py import decode_xor, encode_xor
 else:
-    try:
-        from engine.formats.prometheus.chunks._xor import decode_xor, encode_xor
+    decode_xor, encode_xor = load_kernel("engine.formats.prometheus.chunks._xor", "decode_xor", "encode_xor")
 
-        IMPLEMENTATION = "compiled"
-    except ImportError:
-        from engine.formats.prometheus.chunks._xor_py import decode_xor, encode_xor
-
-__all__ = ["IMPLEMENTATION", "Times", "ValueBits", "decode_xor", "encode_xor"]
+__all__ = ["Times", "ValueBits", "decode_xor", "encode_xor"]

@@ -5,19 +5,15 @@ Selects the compiled implementation if it is built, or pure Python with ``LITHIF
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-IMPLEMENTATION = "python"
+from engine.core.kernels import load_kernel
 
-if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
+if TYPE_CHECKING:
     from engine.formats.prometheus.index._postings_lists_py import format_lists, grouped_ids
 else:
-    try:
-        from engine.formats.prometheus.index._postings_lists import format_lists, grouped_ids
+    format_lists, grouped_ids = load_kernel(
+        "engine.formats.prometheus.index._postings_lists", "format_lists", "grouped_ids"
+    )
 
-        IMPLEMENTATION = "compiled"
-    except ImportError:
-        from engine.formats.prometheus.index._postings_lists_py import format_lists, grouped_ids
-
-__all__ = ["IMPLEMENTATION", "format_lists", "grouped_ids"]
+__all__ = ["format_lists", "grouped_ids"]

@@ -6,19 +6,15 @@ about 50 us.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-IMPLEMENTATION = "python"
+from engine.core.kernels import load_kernel
 
-if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
+if TYPE_CHECKING:
     from engine.formats.prometheus.index._series_entries_py import decode_series, encode_series
 else:
-    try:
-        from engine.formats.prometheus.index._series_entries import decode_series, encode_series
+    decode_series, encode_series = load_kernel(
+        "engine.formats.prometheus.index._series_entries", "decode_series", "encode_series"
+    )
 
-        IMPLEMENTATION = "compiled"
-    except ImportError:
-        from engine.formats.prometheus.index._series_entries_py import decode_series, encode_series
-
-__all__ = ["IMPLEMENTATION", "decode_series", "encode_series"]
+__all__ = ["decode_series", "encode_series"]

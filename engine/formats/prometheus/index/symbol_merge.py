@@ -6,19 +6,13 @@ about 5 us.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-IMPLEMENTATION = "python"
+from engine.core.kernels import load_kernel
 
-if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
+if TYPE_CHECKING:
     from engine.formats.prometheus.index._symbol_merge_py import merge_symbols
 else:
-    try:
-        from engine.formats.prometheus.index._symbol_merge import merge_symbols
+    (merge_symbols,) = load_kernel("engine.formats.prometheus.index._symbol_merge", "merge_symbols")
 
-        IMPLEMENTATION = "compiled"
-    except ImportError:
-        from engine.formats.prometheus.index._symbol_merge_py import merge_symbols
-
-__all__ = ["IMPLEMENTATION", "merge_symbols"]
+__all__ = ["merge_symbols"]

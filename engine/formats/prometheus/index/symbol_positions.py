@@ -6,21 +6,16 @@ about 3 us.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
+from engine.core.kernels import load_kernel
 from engine.formats.prometheus.index._symbol_positions_py import Positions
 
-IMPLEMENTATION = "python"
-
-if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
+if TYPE_CHECKING:
     from engine.formats.prometheus.index._symbol_positions_py import find_symbol, scan_symbols
 else:
-    try:
-        from engine.formats.prometheus.index._symbol_positions import find_symbol, scan_symbols
+    find_symbol, scan_symbols = load_kernel(
+        "engine.formats.prometheus.index._symbol_positions", "find_symbol", "scan_symbols"
+    )
 
-        IMPLEMENTATION = "compiled"
-    except ImportError:
-        from engine.formats.prometheus.index._symbol_positions_py import find_symbol, scan_symbols
-
-__all__ = ["IMPLEMENTATION", "Positions", "find_symbol", "scan_symbols"]
+__all__ = ["Positions", "find_symbol", "scan_symbols"]

@@ -6,19 +6,13 @@ is built, unless ``LITHIFY_PURE=1``; otherwise the pure Python reference. Both w
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-IMPLEMENTATION = "python"
+from engine.core.kernels import load_kernel
 
-if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
+if TYPE_CHECKING:
     from engine.lanes.profiles.merge._dataset_merge_py import merge_rows
 else:
-    try:
-        from engine.lanes.profiles.merge._dataset_merge import merge_rows
+    (merge_rows,) = load_kernel("engine.lanes.profiles.merge._dataset_merge", "merge_rows")
 
-        IMPLEMENTATION = "compiled"
-    except ImportError:
-        from engine.lanes.profiles.merge._dataset_merge_py import merge_rows
-
-__all__ = ["IMPLEMENTATION", "merge_rows"]
+__all__ = ["merge_rows"]

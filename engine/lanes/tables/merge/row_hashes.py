@@ -6,19 +6,15 @@ unless ``LITHIFY_PURE=1``.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-IMPLEMENTATION = "python"
+from engine.core.kernels import load_kernel
 
-if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
+if TYPE_CHECKING:
     from engine.lanes.tables.merge._row_hashes_py import add_bytes, add_lists, add_words
 else:
-    try:
-        from engine.lanes.tables.merge._row_hashes import add_bytes, add_lists, add_words
+    add_bytes, add_lists, add_words = load_kernel(
+        "engine.lanes.tables.merge._row_hashes", "add_bytes", "add_lists", "add_words"
+    )
 
-        IMPLEMENTATION = "compiled"
-    except ImportError:
-        from engine.lanes.tables.merge._row_hashes_py import add_bytes, add_lists, add_words
-
-__all__ = ["IMPLEMENTATION", "add_bytes", "add_lists", "add_words"]
+__all__ = ["add_bytes", "add_lists", "add_words"]

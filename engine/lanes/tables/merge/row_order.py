@@ -7,19 +7,15 @@ merge.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-IMPLEMENTATION = "python"
+from engine.core.kernels import load_kernel
 
-if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
+if TYPE_CHECKING:
     from engine.lanes.tables.merge._row_order_py import first_unsorted, join_parts, merge_runs
 else:
-    try:
-        from engine.lanes.tables.merge._row_order import first_unsorted, join_parts, merge_runs
+    first_unsorted, join_parts, merge_runs = load_kernel(
+        "engine.lanes.tables.merge._row_order", "first_unsorted", "join_parts", "merge_runs"
+    )
 
-        IMPLEMENTATION = "compiled"
-    except ImportError:
-        from engine.lanes.tables.merge._row_order_py import first_unsorted, join_parts, merge_runs
-
-__all__ = ["IMPLEMENTATION", "first_unsorted", "join_parts", "merge_runs"]
+__all__ = ["first_unsorted", "join_parts", "merge_runs"]

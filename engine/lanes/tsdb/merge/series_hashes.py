@@ -6,19 +6,13 @@ unless ``LITHIFY_PURE=1``.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-IMPLEMENTATION = "python"
+from engine.core.kernels import load_kernel
 
-if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
+if TYPE_CHECKING:
     from engine.lanes.tsdb.merge._series_hashes_py import hash_series
 else:
-    try:
-        from engine.lanes.tsdb.merge._series_hashes import hash_series
+    (hash_series,) = load_kernel("engine.lanes.tsdb.merge._series_hashes", "hash_series")
 
-        IMPLEMENTATION = "compiled"
-    except ImportError:
-        from engine.lanes.tsdb.merge._series_hashes_py import hash_series
-
-__all__ = ["IMPLEMENTATION", "hash_series"]
+__all__ = ["hash_series"]

@@ -7,19 +7,13 @@ it is built, unless ``LITHIFY_PURE=1``. Both give the same bytes. Both delegate 
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-IMPLEMENTATION = "python"
+from engine.core.kernels import load_kernel
 
-if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
+if TYPE_CHECKING:
     from engine.lanes.tsdb.merge._series_merge_py import SeriesMerge
 else:
-    try:
-        from engine.lanes.tsdb.merge._series_merge import SeriesMerge
+    (SeriesMerge,) = load_kernel("engine.lanes.tsdb.merge._series_merge", "SeriesMerge")
 
-        IMPLEMENTATION = "compiled"
-    except ImportError:
-        from engine.lanes.tsdb.merge._series_merge_py import SeriesMerge
-
-__all__ = ["IMPLEMENTATION", "SeriesMerge"]
+__all__ = ["SeriesMerge"]

@@ -6,19 +6,13 @@ unless ``LITHIFY_PURE=1``.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-IMPLEMENTATION = "python"
+from engine.core.kernels import load_kernel
 
-if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
+if TYPE_CHECKING:
     from engine.lanes.tsdb.merge._sound_chunks_py import sound_float_chunks
 else:
-    try:
-        from engine.lanes.tsdb.merge._sound_chunks import sound_float_chunks
+    (sound_float_chunks,) = load_kernel("engine.lanes.tsdb.merge._sound_chunks", "sound_float_chunks")
 
-        IMPLEMENTATION = "compiled"
-    except ImportError:
-        from engine.lanes.tsdb.merge._sound_chunks_py import sound_float_chunks
-
-__all__ = ["IMPLEMENTATION", "sound_float_chunks"]
+__all__ = ["sound_float_chunks"]

@@ -13,19 +13,10 @@ from hypothesis import strategies as st
 
 from engine.core import _checksum_kernels as kernels
 from engine.core.binary import encode_svarint, encode_uvarint
-from engine.formats.profile_block.series import series_index
-from engine.formats.profile_block.symbols import symbols
 from engine.formats.profile_block.table import _integer_columns as columns
 from engine.formats.profile_block.table import _integer_columns_py as twin
-from engine.lanes.profiles.merge import dataset_merge
 
 BITS = st.sampled_from([32, 64])
-
-
-@pytest.mark.skipif(os.environ.get("LITHIFY_PURE") == "1", reason="the twins were asked for")
-@pytest.mark.parametrize("kernel", [dataset_merge, series_index, symbols])
-def test_the_build_really_loads_the_compiled_implementation(kernel: object) -> None:
-    assert kernel.IMPLEMENTATION == "compiled"  # type: ignore[attr-defined]
 
 
 def test_the_debug_suite_runs_on_the_debug_build() -> None:

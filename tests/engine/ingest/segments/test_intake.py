@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -124,11 +123,6 @@ def random_push(draw: random.Random) -> Push:
         draw.choice("ab"),
         draw.choice(((), (), (("cause", "test"),))),
     )
-
-
-def test_the_build_loads_the_compiled_intake() -> None:
-    expected = "python" if os.environ.get("LITHIFY_PURE") == "1" else "compiled"
-    assert expected == intake.IMPLEMENTATION
 
 
 @pytest.mark.slow

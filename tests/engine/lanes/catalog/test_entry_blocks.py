@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 from types import ModuleType
 
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.errors import BadObject
-from engine.formats.ranges import _entry_blocks_py, entry_blocks
+from engine.formats.ranges import _entry_blocks_py
 from engine.formats.ranges.errors import InvalidRecord, UnsortedKeys
 from engine.formats.ranges.layout import BLOCK_BYTES, SplitRules
 from engine.formats.ranges.model import Interval, Row
@@ -57,10 +56,6 @@ def encoded(kernels: ModuleType, rows: list[Row], rules: SplitRules | None = Non
     sink = Files()
     assert kernels.encode_rows(rows, sink, rules) == len(rows)
     return sink
-
-
-def test_the_build_really_loads_the_compiled_kernels() -> None:
-    assert ("python" if os.environ.get("LITHIFY_PURE") == "1" else "compiled") == entry_blocks.IMPLEMENTATION
 
 
 @given(ROWS)

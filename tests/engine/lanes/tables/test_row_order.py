@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import itertools
 import math
-import os
 from datetime import date
 from decimal import Decimal
 from types import ModuleType
@@ -18,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core.errors import BadObject, MergeRefused
-from engine.lanes.tables.merge import row_hashes, row_order, sort_keys
+from engine.lanes.tables.merge import sort_keys
 from engine.lanes.tables.merge.conservation import hash_rows
 from engine.lanes.tables.merge.key_arrays import KeyPart, Keys
 from engine.lanes.tables.merge.sort_keys import RowOrder
@@ -33,11 +32,6 @@ def kernel(request: pytest.FixtureRequest) -> ModuleType:
         return importlib.import_module(f"engine.lanes.tables.merge.{request.param}")
     except ModuleNotFoundError:
         pytest.skip("the kernels are not built")
-
-
-def test_the_build_really_loads_the_compiled_kernels() -> None:
-    expected = "python" if os.environ.get("LITHIFY_PURE") == "1" else "compiled"
-    assert (expected, expected) == (row_order.IMPLEMENTATION, row_hashes.IMPLEMENTATION)
 
 
 TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 from pathlib import Path
 from types import ModuleType
 from unittest import mock
@@ -14,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core.errors import BadReference
-from engine.formats.prometheus.index import index_writer, postings_lists, postings_spill
+from engine.formats.prometheus.index import index_writer, postings_spill
 from engine.formats.prometheus.index.index_reader import IndexReader
 from engine.formats.prometheus.index.index_writer import IndexWriter
 from engine.formats.prometheus.index.postings_spill import PostingsSpill
@@ -36,10 +35,6 @@ def lists(request: pytest.FixtureRequest) -> ModuleType:
         return importlib.import_module(f"engine.formats.prometheus.index.{request.param}")
     except ModuleNotFoundError:
         pytest.skip("the kernels are not built")
-
-
-def test_the_build_really_loads_the_compiled_writer() -> None:
-    assert ("python" if os.environ.get("LITHIFY_PURE") == "1" else "compiled") == postings_lists.IMPLEMENTATION
 
 
 def expected_postings(rows: list[list[int]]) -> dict[int, list[int]]:

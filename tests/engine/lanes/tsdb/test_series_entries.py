@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Callable
 from types import ModuleType
 
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from engine.core.errors import BadObject, BadReference, LimitExceeded, Truncated
 from engine.formats.prometheus.errors import OutOfOrder
-from engine.formats.prometheus.index import _series_entries_py, series_entries
+from engine.formats.prometheus.index import _series_entries_py
 from engine.formats.prometheus.index.index_layout import BATCH_BYTES_MAX, SERIES_BYTES_MAX
 from engine.formats.prometheus.index.series_batch import SeriesBatch, series_batch
 from engine.formats.prometheus.model import INT64_MAX, ChunkMeta
@@ -37,11 +36,6 @@ def implementation(name: str) -> ModuleType:
         return importlib.import_module(f"engine.formats.prometheus.index.{name}")
     except ModuleNotFoundError:
         pytest.skip("the kernels are not built")
-
-
-def test_the_build_really_loads_the_compiled_one() -> None:
-    expected = "python" if os.environ.get("LITHIFY_PURE") == "1" else "compiled"
-    assert expected == series_entries.IMPLEMENTATION
 
 
 @st.composite

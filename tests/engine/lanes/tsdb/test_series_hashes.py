@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 from pathlib import Path
 from types import ModuleType
 
@@ -16,7 +15,6 @@ from engine.core.errors import LimitExceeded
 from engine.formats.prometheus.index.index_reader import IndexReader
 from engine.formats.prometheus.index.index_writer import IndexWriter
 from engine.formats.prometheus.index.series_batch import series_batch
-from engine.lanes.tsdb.merge import series_hashes
 
 
 @pytest.fixture(scope="module", params=["_series_hashes_py", "_series_hashes"])
@@ -26,10 +24,6 @@ def hashes(request: pytest.FixtureRequest) -> ModuleType:
         return importlib.import_module(f"engine.lanes.tsdb.merge.{request.param}")
     except ModuleNotFoundError:
         pytest.skip("the kernels are not built")
-
-
-def test_the_build_really_loads_the_compiled_hashes() -> None:
-    assert ("python" if os.environ.get("LITHIFY_PURE") == "1" else "compiled") == series_hashes.IMPLEMENTATION
 
 
 @given(st.lists(st.dictionaries(st.binary(min_size=1, max_size=9), st.binary(max_size=40), max_size=5), max_size=5))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 from pathlib import Path
 from types import ModuleType
 
@@ -13,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core.binary import encode_uvarint
-from engine.formats.prometheus.index import symbol_merge
 from engine.formats.prometheus.index.index_reader import IndexReader
 from engine.formats.prometheus.index.index_writer import IndexWriter
 from engine.formats.prometheus.index.symbol_table import SymbolTable
@@ -26,10 +24,6 @@ def module(request: pytest.FixtureRequest) -> ModuleType:
         return importlib.import_module(f"engine.formats.prometheus.index.{request.param}")
     except ModuleNotFoundError:
         pytest.skip("the kernels are not built")
-
-
-def test_the_build_really_loads_the_compiled_merge() -> None:
-    assert ("python" if os.environ.get("LITHIFY_PURE") == "1" else "compiled") == symbol_merge.IMPLEMENTATION
 
 
 def table(root: Path, number: int, symbols: set[bytes]) -> SymbolTable:

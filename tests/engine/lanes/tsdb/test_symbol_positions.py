@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import importlib
-import os
 from types import ModuleType
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.core.errors import BadObject, LimitExceeded, Truncated
 from engine.formats.prometheus.errors import OutOfOrder
-from engine.formats.prometheus.index import _symbol_positions_py, symbol_positions
+from engine.formats.prometheus.index import _symbol_positions_py
 from tests.engine.formats.profile_block.damage import flips, truncations
 from tests.engine.lanes.tsdb.factories import u32, uvarint
 
@@ -32,11 +31,6 @@ def positions(request: pytest.FixtureRequest) -> ModuleType:
         return importlib.import_module(f"engine.formats.prometheus.index.{request.param}")
     except ModuleNotFoundError:
         pytest.skip("the kernels are not built")
-
-
-def test_the_build_really_loads_the_compiled_one() -> None:
-    expected = "python" if os.environ.get("LITHIFY_PURE") == "1" else "compiled"
-    assert expected == symbol_positions.IMPLEMENTATION
 
 
 @given(st.sets(st.binary(max_size=5), max_size=30), st.binary(max_size=5))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 from types import ModuleType
 
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core.errors import BadObject, LimitExceeded, Truncated
-from engine.formats.prometheus.chunks import _xor_py, xor
+from engine.formats.prometheus.chunks import _xor_py
 from tests.engine.lanes.tsdb.factories import packed, svarint
 
 ONE = f"{0x3FF0000000000000:064b}"
@@ -29,10 +28,6 @@ def codec(request: pytest.FixtureRequest) -> ModuleType:
         return importlib.import_module(f"engine.formats.prometheus.chunks.{request.param}")
     except ModuleNotFoundError:
         pytest.skip("the kernels are not built")
-
-
-def test_the_build_really_loads_the_compiled_codec() -> None:
-    assert ("python" if os.environ.get("LITHIFY_PURE") == "1" else "compiled") == xor.IMPLEMENTATION
 
 
 def decoded(codec: ModuleType, data: bytes) -> list[tuple[int, int]]:

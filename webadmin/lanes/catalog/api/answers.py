@@ -78,7 +78,7 @@ def refusal(error: Exception) -> HttpResponse:
     if isinstance(error, APIException):
         response = answer({"message": str(error.detail)}, error.status_code)
         if isinstance(error, Throttled):
-            response.headers["Retry-After"] = str(int(error.wait or 1))
+            response.headers["Retry-After"] = str(int(error.wait or 1))  # type: ignore[attr-defined]  # not in the stub
         return response
     if not isinstance(error, LithifyError):
         log.exception("catalog_request_failed", exc_info=error)

@@ -8,8 +8,9 @@ entries never block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from engine.formats.ranges.model import Entry, StagedRecord, check_key, check_record, prefix_end
 from engine.formats.ranges.object_entry import ObjectEntry
@@ -95,7 +96,7 @@ def put_entry(
     for _ in range(TRIES):
         written.count += 1
         with prepared_cursor() as cursor:
-            at = [key, entry.identity, entry.payload, repository.pk, branch_name]
+            at: list[Any] = [key, entry.identity, entry.payload, repository.pk, branch_name]
             cursor.execute(_PUT.format(now=dialect.clock_column()), at)
             rows = cursor.fetchall()
         if not rows:
@@ -114,8 +115,12 @@ def put_entries(repository: Repository, branch_name: str, entries: Iterable[Entr
     rows = {entry.key: entry for entry in entries}
     _check_entries(repository, branch_name, rows.values())
     listed = list(rows.values())
+
+    def write(part: Sequence[Entry]) -> None:
+        _write_batch(repository, branch_name, lambda record: part, decides=False)
+
     for start in range(0, len(listed), KEYS_MAX):
-        _write_batch(repository, branch_name, lambda record, part=listed[start : start + KEYS_MAX]: part, decides=False)
+        write(listed[start : start + KEYS_MAX])
 
 
 def put_if(
@@ -253,7 +258,7 @@ class _Reading:
     def of_key(self, key: bytes) -> Sequence[LayerRow]:
         return self._rows.get(key, ())
 
-    def scan(self, start: bytes, end: bytes | None) -> Iterable[LayerRow]:
+    def scan(self, start: bytes, end: bytes | None) -> Iterator[LayerRow]:
         return iter(self._rows.get(start, ()))
 
     def intervals(self) -> Sequence[LayerInterval]:
@@ -298,7 +303,7 @@ class _OwnRow:
         """
         if self.replaced is not None:
             return False
-        own = [self.branch_id, self.key, int(self.token), self.generation]
+        own: list[Any] = [self.branch_id, self.key, int(self.token), self.generation]
         with prepared_cursor() as cursor:
             cursor.execute(_TAKE_BACK.format(lock=dialect.share_lock()), [*own, self.branch_id, int(self.token)])
             return bool(cursor.rowcount)
@@ -310,8 +315,8 @@ def _replace(record: BranchRecord, reading: _Reading, entry: Entry) -> _OwnRow |
     held = next((row for row in reading.of_key(entry.key) if row.layer == 0), None)
     if held is None:
         row = (uid, entry.key, token, entry.identity, entry.payload, 1, at_ms)
-        done = insert_new_row_if(StagedEntry, _COLUMNS, row, only_if=_IS_STAGING, values=[uid, token])
-        return _OwnRow(entry.key, uid, record.staging, 1, None) if done else None
+        is_new = insert_new_row_if(StagedEntry, _COLUMNS, row, only_if=_IS_STAGING, values=[uid, token])
+        return _OwnRow(entry.key, uid, record.staging, 1, None) if is_new else None
     done = StagedEntry.objects.filter(branch_id=uid, key=entry.key, token_id=token, generation=held.generation).update(
         identity=entry.identity, payload=entry.payload, generation=held.generation + 1, written_ms=at_ms
     )

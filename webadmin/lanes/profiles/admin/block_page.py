@@ -193,7 +193,7 @@ def _datasets(block: Block) -> Table:
 def _dataset_row(dataset: Dataset) -> Sequence[object]:
     kind = "dataset index" if dataset.format == DATASET_INDEX else ""
     return (
-        show.note(dataset.name, kind) if kind else dataset.name,
+        show.note(str(dataset.name), kind) if kind else dataset.name,
         show.row_link(dataset.tenant),
         show.time_range(dataset.min_time_ms, dataset.max_time_ms),
         show.size_text(dataset.size_bytes),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -22,6 +23,10 @@ from webadmin.lanes.profiles.explain import explain_block_row
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.operator_queries import command_now_ms
+from webadmin.schedule.wall_times import NowColumns
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
 
 LIVE = "live"
 
@@ -31,15 +36,16 @@ class BlockStateFilter(admin.SimpleListFilter):
 
     title = parameter_name = "state"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [(LIVE, "live: all that queries read"), *BlockState.choices]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == LIVE:
             return queries.live_blocks(queryset)
         if self.value() == BlockState.OWNED:
             return queries.owned_blocks(queryset)
-        return queries.blocks_in_state(queryset, self.value()) if self.value() in BlockState.values else queryset
+        state = self.value()
+        return queries.blocks_in_state(queryset, state) if state in BlockState.values else queryset
 
 
 class CreatedFilter(admin.SimpleListFilter):
@@ -48,14 +54,15 @@ class CreatedFilter(admin.SimpleListFilter):
     title = "time in the id"
     parameter_name = "made"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [(name, f"the last {words.removeprefix('the last ')}") for name, words, _ in TIME_SPANS]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         spans = {name: span_ms for name, _, span_ms in TIME_SPANS}
-        if self.value() not in spans:
+        span_ms = spans.get(self.value() or "")
+        if span_ms is None:
             return queryset
-        from_ms = command_now_ms() - spans[self.value()]
+        from_ms = command_now_ms() - span_ms
         return queryset.filter(ulid__gte=ulids.first(from_ms))
 
 
@@ -120,7 +127,7 @@ class BlockAdmin(ReadOnlyAdmin):
         return show.time_range_cell(row.min_time_ms, row.max_time_ms)
 
     @display(description="Arrived ago")
-    def arrived(self, row: Block) -> SafeString | str:
+    def arrived(self, row: WithAnnotations[Block, NowColumns]) -> SafeString | str:
         return show.waited(row.arrived_at_ms, row.now_ms, clock=show.COMMAND_TIME)
 
     @display(description="Job")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
@@ -25,6 +26,10 @@ from webadmin.lanes.profiles.admin import deletion_page as page
 from webadmin.lanes.profiles.admin.deletion_orders import HOLD_ORDERS, REQUEST_DELETION, RETENTION_ORDERS
 from webadmin.lanes.profiles.deletion_models import DeleteRequest, DeletionCertificate, LegalHold, RetentionRule
 from webadmin.schedule.operator_queries import command_now_ms, with_now
+from webadmin.schedule.wall_times import NowColumns
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
 
 
 @admin.register(RetentionRule)
@@ -82,10 +87,10 @@ class ActiveFilter(admin.SimpleListFilter):
 
     title = parameter_name = "now"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [("lasts", "lasts"), ("over", "over")]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "lasts":
             return queryset.filter(ended_at=None)
         return queryset.exclude(ended_at=None) if self.value() == "over" else queryset
@@ -141,10 +146,10 @@ class RequestStateFilter(admin.SimpleListFilter):
 
     title = parameter_name = "state"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [("late", "late"), ("hidden", "under way"), ("done", "done")]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "late":
             return queries.late_requests(queryset, command_now_ms())
         return queryset.filter(state=self.value()) if self.value() in ("hidden", "done") else queryset
@@ -189,10 +194,10 @@ class DeleteRequestAdmin(OrderedAdmin):
     def heading(self, row: DeleteRequest) -> str:
         return f"Delete request #{row.command_index} of {row.tenant}"
 
-    def notices(self, row: DeleteRequest) -> Sequence[Notice]:
+    def notices(self, row: WithAnnotations[DeleteRequest, NowColumns]) -> Sequence[Notice]:
         return [page.request_notice(row, row.now_ms)]
 
-    def sections(self, row: DeleteRequest) -> Sequence[Section]:
+    def sections(self, row: WithAnnotations[DeleteRequest, NowColumns]) -> Sequence[Section]:
         progress = queries.request_progress(row)
         return [
             Facts(
@@ -237,11 +242,11 @@ class DeleteRequestAdmin(OrderedAdmin):
         return show.note(row.tenant.name, page.predicate_text(row))
 
     @display(description="State")
-    def state_cell(self, row: DeleteRequest) -> SafeString:
+    def state_cell(self, row: WithAnnotations[DeleteRequest, NowColumns]) -> SafeString:
         return page.request_badge(row, row.now_ms)
 
     @display(description="Deadline")
-    def deadline(self, row: DeleteRequest) -> SafeString | str:
+    def deadline(self, row: WithAnnotations[DeleteRequest, NowColumns]) -> SafeString | str:
         return page.deadline(row, row.now_ms)
 
     @display(description="Hid when asked")
@@ -249,5 +254,5 @@ class DeleteRequestAdmin(OrderedAdmin):
         return show.note(show.counted(row.hidden_blocks, "block"), show.counted(row.hidden_datasets, "dataset"))
 
     @display(description="Asked by")
-    def who(self, row: DeleteRequest) -> SafeString:
+    def who(self, row: WithAnnotations[DeleteRequest, NowColumns]) -> SafeString:
         return show.note(row.actor, f"{show.duration_text(max(0, row.now_ms - row.requested_at_ms))} ago")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -20,6 +21,10 @@ from webadmin.base.database import dialect
 from webadmin.lanes.profiles.admin.operator_orders import LETTER_ORDERS
 from webadmin.lanes.profiles.models import DeadLetter, LetterState
 from webadmin.schedule.operator_queries import with_now
+from webadmin.schedule.wall_times import NowColumns
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
 
 STATE_TONES = {
     LetterState.WAITING: "warn",
@@ -61,7 +66,7 @@ class DeadLetterAdmin(OrderedAdmin):
     def heading(self, row: DeadLetter) -> str:
         return f"Dead letter of {row.ulid}"
 
-    def sections(self, row: DeadLetter) -> Sequence[Section]:
+    def sections(self, row: WithAnnotations[DeadLetter, NowColumns]) -> Sequence[Section]:
         return [
             Facts(
                 title="The letter",
@@ -104,7 +109,7 @@ class DeadLetterAdmin(OrderedAdmin):
         return row.attempts
 
     @display(description="Written ago")
-    def age(self, row: DeadLetter) -> SafeString | str:
+    def age(self, row: WithAnnotations[DeadLetter, NowColumns]) -> SafeString | str:
         return show.waited(row.written_at_ms, row.now_ms)
 
 
@@ -123,7 +128,7 @@ class RefusalCountAdmin(ReadOnlyAdmin):
     def heading(self, row: RefusalCount) -> str:
         return f"{row.code} from {row.actor}"
 
-    def sections(self, row: RefusalCount) -> Sequence[Section]:
+    def sections(self, row: WithAnnotations[RefusalCount, NowColumns]) -> Sequence[Section]:
         return [
             Facts(
                 title="Refused",
@@ -147,7 +152,7 @@ class RefusalCountAdmin(ReadOnlyAdmin):
         return show.count_text(row.count)
 
     @display(description="Last")
-    def last(self, row: RefusalCount) -> SafeString | str:
+    def last(self, row: WithAnnotations[RefusalCount, NowColumns]) -> SafeString | str:
         return show.age(row.last_at_ms, row.now_ms)
 
     @display(description="The last reason")

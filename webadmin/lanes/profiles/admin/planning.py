@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -24,6 +25,10 @@ from webadmin.lanes.profiles.operator_queries import queues_for_list
 from webadmin.schedule.admin import job_page
 from webadmin.schedule.admin.job_page import SEGMENT_TENANT
 from webadmin.schedule.operator_queries import command_now_ms
+from webadmin.schedule.wall_times import NowColumns
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
 
 CHANGES_SHOWN = 30
 
@@ -34,10 +39,10 @@ class ReadyFilter(admin.SimpleListFilter):
     title = "ready"
     parameter_name = "fill"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [("ready", "ready now"), ("waiting", "not yet"), ("empty", "empty")]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "empty":
             return queryset.filter(block_count=0)
         if self.value() == "ready":
@@ -61,7 +66,7 @@ class LevelQueueAdmin(ReadOnlyAdmin):
     def heading(self, row: LevelQueue) -> str:
         return f"Queue: {row}"
 
-    def sections(self, row: LevelQueue) -> Sequence[Section]:
+    def sections(self, row: WithAnnotations[LevelQueue, NowColumns]) -> Sequence[Section]:
         return [
             Facts(
                 title="The queue",
@@ -99,7 +104,7 @@ class LevelQueueAdmin(ReadOnlyAdmin):
         return show.note(show.count_text(row.block_count), show.size_text(row.byte_count))
 
     @display(description="Oldest arrival")
-    def oldest(self, row: LevelQueue) -> SafeString | str:
+    def oldest(self, row: WithAnnotations[LevelQueue, NowColumns]) -> SafeString | str:
         return show.age(row.oldest_arrival_ms, row.now_ms, clock=show.COMMAND_TIME)
 
 
@@ -109,10 +114,10 @@ class OwnerFilter(admin.SimpleListFilter):
     title = "whose"
     parameter_name = "whose"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [("everybody", "everybody's"), ("own", "tenants' own")]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "everybody":
             return queryset.filter(tenant="")
         return queryset.exclude(tenant="") if self.value() == "own" else queryset
@@ -136,7 +141,7 @@ class LevelPolicyAdmin(OrderedAdmin):
         return f"Policy of {row}"
 
     def sections(self, row: LevelPolicy) -> Sequence[Section]:
-        waiting = {"level": row.level} | ({"tenant": row.tenant} if row.tenant else {})
+        waiting = {"level": str(row.level)} | ({"tenant": row.tenant} if row.tenant else {})
         return [
             Facts(
                 title="Policy",

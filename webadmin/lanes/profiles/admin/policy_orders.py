@@ -45,7 +45,7 @@ NumbersForm = type(
 )
 
 
-class PolicyForm(NumbersForm):
+class PolicyForm(NumbersForm):  # type: ignore[valid-type,misc]  # built from POLICY_RULES
     """Lane, tenant and level of a policy, and its numbers."""
 
     tenant = text_field("Tenant", "Empty: everybody without a policy of their own, and segments.", TENANT_NAME_MAX)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -16,7 +17,10 @@ from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.sections import Facts, Section
 from webadmin.lanes.profiles.admin.operator_orders import RELEASE
 from webadmin.lanes.profiles.quarantine_models import Quarantine
-from webadmin.schedule.wall_times import commanded_ms, with_wall_times
+from webadmin.schedule.wall_times import WallTimeColumns, commanded_ms, with_wall_times
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
 
 
 class ErrorClassFilter(ExactFilter):
@@ -46,7 +50,7 @@ class QuarantineAdmin(OrderedAdmin):
     orders = (RELEASE,)
     list_select_related = ("block", "job")
 
-    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
         return lookup == "released_at_ms__isnull" or super().lookup_allowed(lookup, value, request)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Quarantine]:
@@ -59,7 +63,7 @@ class QuarantineAdmin(OrderedAdmin):
     def heading(self, row: Quarantine) -> str:
         return f"Quarantine of {row.block.ulid}"
 
-    def sections(self, row: Quarantine) -> Sequence[Section]:
+    def sections(self, row: WithAnnotations[Quarantine, WallTimeColumns]) -> Sequence[Section]:
         return [
             Facts(
                 title="What is known",
@@ -101,7 +105,7 @@ class QuarantineAdmin(OrderedAdmin):
         return show.note(str(row.attempts), row.build)
 
     @display(description="Found")
-    def found(self, row: Quarantine) -> SafeString | str:
+    def found(self, row: WithAnnotations[Quarantine, WallTimeColumns]) -> SafeString | str:
         return show.age(commanded_ms(row, row.at_ms), row.wall_ms)
 
     @display(description="Job")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -17,6 +18,10 @@ from webadmin.adminkit.verdict import Notice
 from webadmin.lanes.profiles import deletion_queries as queries
 from webadmin.lanes.profiles.models import RemovalCause, Tombstone
 from webadmin.schedule.operator_queries import command_now_ms, with_now
+from webadmin.schedule.wall_times import NowColumns
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
 
 CAUSES = {
     RemovalCause.REPLACED: ("merged", "a job merged it into other blocks"),
@@ -32,11 +37,11 @@ class DeletionFilter(admin.SimpleListFilter):
     title = "deletion"
     parameter_name = "state"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         states = [("waiting", "waits for its delay"), ("due", "due"), ("failing", "not deleted when asked")]
         return [*states, ("deleted", "deleted")]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "failing":
             return queries.tombstones_that_fail(queryset)
         if self.value() == "deleted":
@@ -53,10 +58,10 @@ class CauseFilter(admin.SimpleListFilter):
 
     title = parameter_name = "cause"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [(cause.value, words) for cause, (words, _) in CAUSES.items()]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(cause=self.value()) if self.value() in RemovalCause.values else queryset
 
 
@@ -92,7 +97,7 @@ class TombstoneAdmin(ReadOnlyAdmin):
             return [Notice(tone="bad", text=text)]
         return ()
 
-    def sections(self, row: Tombstone) -> Sequence[Section]:
+    def sections(self, row: WithAnnotations[Tombstone, NowColumns]) -> Sequence[Section]:
         dispatched = show.age(row.dispatched_at_ms, row.now_ms, clock=show.COMMAND_TIME)
         retries = row.deleted_at_ms is None and row.last_error
         return [
@@ -135,7 +140,7 @@ class TombstoneAdmin(ReadOnlyAdmin):
         return show.code(row.block.ulid)
 
     @display(description="Object")
-    def deletion(self, row: Tombstone) -> SafeString:
+    def deletion(self, row: WithAnnotations[Tombstone, NowColumns]) -> SafeString:
         if row.deleted_at_ms is not None:
             return show.badge("deleted", "quiet", f"{show.moment_text(row.deleted_at_ms)} command time")
         if row.last_error:
@@ -160,7 +165,7 @@ class TombstoneAdmin(ReadOnlyAdmin):
         return show.size_text(row.block.size_bytes)
 
     @display(description="Left the index")
-    def removed(self, row: Tombstone) -> SafeString | str:
+    def removed(self, row: WithAnnotations[Tombstone, NowColumns]) -> SafeString | str:
         return show.age(row.created_at_ms, row.now_ms, clock=show.COMMAND_TIME)
 
     @display(description="By job")

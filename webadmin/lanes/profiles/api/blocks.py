@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 
 from engine.storage import cached_store
 from webadmin.base import request_bounds
-from webadmin.base.access.scopes import ANY_TENANT, MayAddBlocks, MayQueryBlocks, listed_tenants
+from webadmin.base.access.scopes import ANY_TENANT, MayAddBlocks, MayQueryBlocks, credential_of, listed_tenants
 from webadmin.base.database.durability import check_durable
 from webadmin.lanes.profiles.api.query_messages import answer_to_json, cursor_from_json, page_to_json, query_from_json
 from webadmin.lanes.profiles.api.serializers import (
@@ -38,7 +38,7 @@ class BlockListParser(BaseParser):
 
     media_type = CONTENT_TYPE
 
-    def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> bytes:
+    def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> Any:
         body = stream.read(BLOCK_LIST_BYTES_MAX + 1)
         if len(body) > BLOCK_LIST_BYTES_MAX:
             raise request_bounds.BodyTooLarge(
@@ -64,9 +64,9 @@ class AddBlocksView(APIView):
         body = request.data if isinstance(request.data, bytes) else b""  # a request without a body has no bytes
         taken = take_block_list(
             body,
-            actor=f"credential:{request.user.name}",
+            actor=f"credential:{credential_of(request).name}",
             store=cached_store(settings.OBJECT_STORE_URL),
-            tenants=listed_tenants(request.user) - {ANY_TENANT},
+            tenants=listed_tenants(credential_of(request)) - {ANY_TENANT},
         )
         return Response(taken.to_json())
 
@@ -86,7 +86,7 @@ class QueryBlocksView(APIView):
 
         With `cursor` the answer comes in pages: send "" for the first, then `next` of the page before until it is "".
         """
-        query = query_from_json(request.data, listed_tenants(request.user))
+        query = query_from_json(request.data, listed_tenants(credential_of(request)))
         cursor = cursor_from_json(request.data)
         if cursor is None:
             return Response(answer_to_json(find_blocks(query), unknown_tenants(query.tenants)))

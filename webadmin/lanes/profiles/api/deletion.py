@@ -56,7 +56,7 @@ class DeleteOrderSerializer(OrderSerializer):
     deadline_hours = serializers.IntegerField(required=False, help_text="until the objects are rewritten")
 
 
-class ReportSerializer(serializers.Serializer):
+class ReportSerializer(serializers.Serializer[Any]):
     """What was done, or would be in a dry run."""
 
     dry_run = serializers.BooleanField()
@@ -68,7 +68,7 @@ class DeleteReportSerializer(ReportSerializer):
     kept = serializers.ListField(child=serializers.CharField(), required=False, help_text="what is not touched")
 
 
-class DeleteRequestListSerializer(serializers.Serializer):
+class DeleteRequestListSerializer(serializers.Serializer[Any]):
     """Delete requests, the last first."""
 
     requests = serializers.ListField(child=serializers.DictField())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -28,7 +30,7 @@ PolicyNumbersSerializer = type(
 )
 
 
-class PolicyPlaceSerializer(serializers.Serializer):
+class PolicyPlaceSerializer(serializers.Serializer[Any]):
     """Whose policy."""
 
     lane = serializers.CharField(required=False, help_text="default: profiles")
@@ -42,7 +44,7 @@ class PolicyRowSerializer(PolicyPlaceSerializer):
     numbers = PolicyNumbersSerializer()
 
 
-class PolicyListSerializer(serializers.Serializer):
+class PolicyListSerializer(serializers.Serializer[Any]):
     policies = PolicyRowSerializer(many=True)
 
 

@@ -21,7 +21,7 @@ from webadmin.schedule.register import NAMES_MAX
 from webadmin.schedule.wall_times import WallTimes, wall_times
 
 
-class QuarantineSerializer(serializers.Serializer):
+class QuarantineSerializer(serializers.Serializer[Any]):
     """A block kept apart."""
 
     id = serializers.IntegerField()
@@ -42,7 +42,7 @@ class QuarantineSerializer(serializers.Serializer):
     command = serializers.IntegerField()
 
 
-class QuarantineListSerializer(serializers.Serializer):
+class QuarantineListSerializer(serializers.Serializer[Any]):
     quarantine = QuarantineSerializer(many=True)
 
 

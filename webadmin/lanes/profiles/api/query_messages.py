@@ -49,7 +49,7 @@ def query_from_json(body: Any, allowed: Collection[str]) -> IndexQuery:
     return query
 
 
-def cursor_from_json(body: dict[str, Any]) -> str | None:
+def cursor_from_json(body: Any) -> str | None:
     """Return the cursor of a request for a page, "" for the first; None if a complete answer is requested.
 
     Raises InvalidIndexQuery.

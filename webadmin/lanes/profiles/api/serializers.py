@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rest_framework import serializers
 
 from webadmin.lanes.profiles.api.query_messages import DATASETS_MAX
 from webadmin.lanes.profiles.services.add_blocks import AddStatus
 
 
-class BlockAnswerSerializer(serializers.Serializer):
+class BlockAnswerSerializer(serializers.Serializer[Any]):
     """What became of one block."""
 
     id = serializers.CharField(help_text="empty where it could not be read", allow_blank=True)
@@ -17,14 +19,14 @@ class BlockAnswerSerializer(serializers.Serializer):
     message = serializers.CharField(required=False, help_text="with refused: for people")
 
 
-class AddBlocksResponseSerializer(serializers.Serializer):
+class AddBlocksResponseSerializer(serializers.Serializer[Any]):
     """One answer per block, in the order sent (``webadmin.lanes.profiles.block_list``)."""
 
     command_index = serializers.IntegerField(allow_null=True, help_text="null if nothing was new")
     blocks = BlockAnswerSerializer(many=True)
 
 
-class BlockQueryRequestSerializer(serializers.Serializer):
+class BlockQueryRequestSerializer(serializers.Serializer[Any]):
     """What to look for (``webadmin.lanes.profiles.api.query_messages``); times are unix milliseconds, closed at both
     ends.
     """
@@ -51,7 +53,7 @@ class BlockQueryRequestSerializer(serializers.Serializer):
     )
 
 
-class DatasetAnswerSerializer(serializers.Serializer):
+class DatasetAnswerSerializer(serializers.Serializer[Any]):
     """One matching dataset."""
 
     position = serializers.IntegerField(help_text="its place in the block's list")
@@ -69,7 +71,7 @@ class DatasetAnswerSerializer(serializers.Serializer):
     labels = serializers.ListField(child=serializers.DictField(child=serializers.CharField()))
 
 
-class BlockFoundSerializer(serializers.Serializer):
+class BlockFoundSerializer(serializers.Serializer[Any]):
     """A block with a matching dataset."""
 
     id = serializers.CharField()
@@ -83,7 +85,7 @@ class BlockFoundSerializer(serializers.Serializer):
     datasets = DatasetAnswerSerializer(many=True)
 
 
-class BlockQueryResponseSerializer(serializers.Serializer):
+class BlockQueryResponseSerializer(serializers.Serializer[Any]):
     """What was found, by tenant, shard and id."""
 
     blocks = BlockFoundSerializer(many=True)

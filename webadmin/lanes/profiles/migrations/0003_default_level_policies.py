@@ -1,5 +1,7 @@
 """The level policies of a fresh installation."""
 
+from typing import Any
+
 from django.db import migrations
 
 PROFILE_LEVELS = [  # level, maximum blocks, age of the oldest in seconds
@@ -10,7 +12,7 @@ PROFILE_LEVELS = [  # level, maximum blocks, age of the oldest in seconds
 SPREAD_SECONDS = 3 * 3600
 
 
-def add_level_policies(apps, schema_editor):
+def add_level_policies(apps: Any, schema_editor: object) -> None:
     level_policies = apps.get_model("profiles", "LevelPolicy").objects
     for level, blocks_max, age_seconds in PROFILE_LEVELS:
         level_policies.get_or_create(

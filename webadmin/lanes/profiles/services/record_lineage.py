@@ -60,11 +60,11 @@ def _commands_after(index: int) -> list[int]:
 def _parts(commands: list[int]) -> list[_Part]:
     parts: dict[tuple[int, int, int], _Part] = {}
     rows = Tombstone.objects.filter(command_index__in=commands).order_by("command_index", "job_id", "block_id")
-    for command, job, level, *name in rows.values_list(
+    for command, job, level, shard, ulid in rows.values_list(
         "command_index", "job_id", "block__level", "block__shard", "block__ulid"
     ):
         part = parts.setdefault((command, job or 0, level), _Part(command_index=command, job_id=job, level=level))
-        part.sources.append((name[0], name[1]))
+        part.sources.append((shard, ulid))
     results = _results({part.job_id for part in parts.values() if part.job_id})
     for part in parts.values():
         part.results = sorted(results[part.job_id]) if part.job_id else []

@@ -83,7 +83,7 @@ def emptied(segments: Sequence[Block], gone: Mapping[int, Collection[int]]) -> l
 def drop_blocks(removal: Removal, blocks: Sequence[Block]) -> None:
     """Remove these removable blocks from the index, in any queue or job."""
     for block in blocks:
-        if block.state == BlockState.QUEUED:
+        if block.state == BlockState.QUEUED and block.queue_id is not None:
             removal.queue_changes.add(block.queue_id, -1, -block.size_bytes)
     ids = [block.id for block in blocks]
     Block.objects.filter(id__in=ids).update(

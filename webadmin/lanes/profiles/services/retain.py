@@ -214,15 +214,15 @@ def _old_slices(
     return found
 
 
-def _block_slices(first_start_ms: int, last_start_ms: int) -> QuerySet:
-    blocks = Block.objects.live().made_between(first_start_ms, last_start_ms + PARTITION_MS)
-    blocks = blocks.filter(tenant__isnull=False, partition_start_ms__lte=last_start_ms).annotate(
+def _block_slices(first_start_ms: int, last_start_ms: int) -> QuerySet[Any]:
+    live = Block.objects.live().made_between(first_start_ms, last_start_ms + PARTITION_MS)
+    blocks = live.filter(tenant__isnull=False, partition_start_ms__lte=last_start_ms).annotate(
         slice_start=F("partition_start_ms"), slice_tenant=F("tenant__name"), slice_shard=F("shard")
     )
     return _summed(blocks, blocks=Count("id"))
 
 
-def _segment_slices(first_start_ms: int, last_start_ms: int) -> QuerySet:
+def _segment_slices(first_start_ms: int, last_start_ms: int) -> QuerySet[Any]:
     datasets = Dataset.objects.filter(
         block__state__in=LIVE_STATES,
         block__tenant=None,
@@ -235,9 +235,10 @@ def _segment_slices(first_start_ms: int, last_start_ms: int) -> QuerySet:
     return _summed(datasets, blocks=Count("block_id", distinct=True))
 
 
-def _summed(rows: QuerySet, *, blocks: Count) -> QuerySet:
+def _summed(rows: QuerySet[Any], *, blocks: Count) -> QuerySet[Any]:
     grouped = rows.order_by().values("slice_start", "slice_tenant", "slice_shard")
-    return grouped.annotate(newest=Max("max_time_ms"), blocks=blocks, bytes=Sum("size_bytes"))
+    sums: QuerySet[Any] = grouped.annotate(newest=Max("max_time_ms"), blocks=blocks, bytes=Sum("size_bytes"))
+    return sums
 
 
 def _drop_part(expired: ExpiredPart, order: Order, report: RetentionReport) -> None:

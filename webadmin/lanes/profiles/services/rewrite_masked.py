@@ -177,10 +177,14 @@ def _is_half_over(request: DeleteRequest, now_ms: int) -> bool:
     return now_ms - request.requested_at_ms > (request.deadline_at_ms - request.requested_at_ms) // 2
 
 
+def _tenant_name(block: Block) -> str:
+    assert block.tenant is not None, "a segment is not rewritten"
+    return block.tenant.name
+
+
 def _job_name(block: Block, request: DeleteRequest) -> str:
     """Return the name of a rewrite job: that of the job over the block alone, and the request."""
-    assert block.tenant is not None
-    plain = job_name([block.ulid], tenant=block.tenant.name, shard=block.shard, level=block.level)
+    plain = job_name([block.ulid], tenant=_tenant_name(block), shard=block.shard, level=block.level)
     return f"{plain}-D{request.command_index}"
 
 
@@ -191,7 +195,7 @@ def _own(run: Operation, blocks: Sequence[Block], names: dict[int, str]) -> None
         Job(
             name=names[block.id],
             lane=KIND,
-            tenant=block.tenant.name,
+            tenant=_tenant_name(block),
             shard=block.shard,
             level=block.level,
             state=JobState.WAITING,

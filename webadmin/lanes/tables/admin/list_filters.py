@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -19,10 +21,10 @@ class SourceFilter(admin.SimpleListFilter):
     title = "table"
     parameter_name = "source"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [(str(row.id), str(row)) for row in DataSource.objects.order_by("tenant", "name")[:TABLES_SHOWN]]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         value = self.value() or ""
         return queryset.filter(source=int(value)) if value.isascii() and value.isdecimal() else queryset
 
@@ -32,10 +34,10 @@ class ChunkStateFilter(admin.SimpleListFilter):
 
     title = parameter_name = "state"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         return [*ChunkStanding.choices, ("quarantined", "quarantined")]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "quarantined":
             return queryset.filter(is_quarantined=True)
         return queryset.filter(state=self.value()) if self.value() in ChunkStanding.values else queryset

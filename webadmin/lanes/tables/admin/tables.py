@@ -10,7 +10,6 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from unfold.decorators import display
-from unfold.views import ChangeList
 
 from engine.lanes.tables.plan.model import PRIORITY_UNIT
 from webadmin.adminkit import formatting as show
@@ -88,8 +87,7 @@ class DataSourceAdmin(OrderedAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[DataSource]:
         return DataSource.objects.select_related("policy")
 
-    def get_changelist(self, request: HttpRequest, **options: Any) -> type[ChangeList]:
-        return StandingChangeList
+    change_list_class = StandingChangeList
 
     def heading(self, row: DataSource) -> str:
         return f"Table {row}"

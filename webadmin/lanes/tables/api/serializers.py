@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rest_framework import serializers
 
 from engine.lanes.tables.jobs import TIME_UNITS
@@ -29,7 +31,7 @@ class CreateTableSerializer(OrderSerializer):
     policy = serializers.DictField(required=False, help_text="settings by name; the others are the default")
 
 
-class TableSerializer(serializers.Serializer):
+class TableSerializer(serializers.Serializer[Any]):
     """A table and its policy."""
 
     tenant = serializers.CharField()
@@ -46,18 +48,18 @@ class TableSerializer(serializers.Serializer):
     dry_run = serializers.BooleanField(required=False)
 
 
-class TableListSerializer(serializers.Serializer):
+class TableListSerializer(serializers.Serializer[Any]):
     tables = TableSerializer(many=True)
 
 
-class AlteredSerializer(serializers.Serializer):
+class AlteredSerializer(serializers.Serializer[Any]):
     """What is different, or would be."""
 
     dry_run = serializers.BooleanField()
     changed = serializers.DictField()
 
 
-class OfferedFileSerializer(serializers.Serializer):
+class OfferedFileSerializer(serializers.Serializer[Any]):
     """A file to register."""
 
     path = serializers.CharField(help_text="below the table's URL")
@@ -65,7 +67,7 @@ class OfferedFileSerializer(serializers.Serializer):
     checksum = serializers.CharField(required=False, help_text="an etag or CRC: tells it from another of the same size")
 
 
-class IntervalSerializer(serializers.Serializer):
+class IntervalSerializer(serializers.Serializer[Any]):
     """A stretch of whole chunks, the end exclusive."""
 
     start_ms = serializers.IntegerField()
@@ -85,7 +87,7 @@ class RegisterSerializer(OrderSerializer):
     files = OfferedFileSerializer(many=True)
 
 
-class FileAnswerSerializer(serializers.Serializer):
+class FileAnswerSerializer(serializers.Serializer[Any]):
     """What became of a file."""
 
     path = serializers.CharField()
@@ -94,7 +96,7 @@ class FileAnswerSerializer(serializers.Serializer):
     message = serializers.CharField(required=False)
 
 
-class RegisteredSerializer(serializers.Serializer):
+class RegisteredSerializer(serializers.Serializer[Any]):
     """What became of all of them."""
 
     dry_run = serializers.BooleanField()
@@ -110,7 +112,7 @@ class RegisteredSerializer(serializers.Serializer):
     )
 
 
-class DroppedSerializer(serializers.Serializer):
+class DroppedSerializer(serializers.Serializer[Any]):
     """What became of an interval."""
 
     dry_run = serializers.BooleanField()
@@ -134,7 +136,7 @@ class SegmentSerializer(IntervalSerializer):
     reason = serializers.CharField(allow_blank=True)
 
 
-class SegmentListSerializer(serializers.Serializer):
+class SegmentListSerializer(serializers.Serializer[Any]):
     segments = SegmentSerializer(many=True)
 
 
@@ -153,7 +155,7 @@ class ChunkSerializer(IntervalSerializer):
     quarantined = serializers.CharField(allow_blank=True)
 
 
-class ChunkListSerializer(serializers.Serializer):
+class ChunkListSerializer(serializers.Serializer[Any]):
     chunks = ChunkSerializer(many=True)
 
 
@@ -174,7 +176,7 @@ class TaskSerializer(IntervalSerializer):
     ended_because = serializers.CharField(allow_blank=True)
 
 
-class TaskListSerializer(serializers.Serializer):
+class TaskListSerializer(serializers.Serializer[Any]):
     tasks = TaskSerializer(many=True)
 
 
@@ -197,7 +199,7 @@ class OrderedChunksSerializer(IntervalSerializer):
     chunks = serializers.IntegerField()
 
 
-class ChangedCountSerializer(serializers.Serializer):
+class ChangedCountSerializer(serializers.Serializer[Any]):
     """How many orders ended, or how many chunks are tried again."""
 
     dry_run = serializers.BooleanField()
@@ -217,11 +219,11 @@ class ChunkOrderSerializer(IntervalSerializer):
     ended_because = serializers.CharField(allow_blank=True)
 
 
-class ChunkOrderListSerializer(serializers.Serializer):
+class ChunkOrderListSerializer(serializers.Serializer[Any]):
     orders = ChunkOrderSerializer(many=True)
 
 
-class BadFileSerializer(serializers.Serializer):
+class BadFileSerializer(serializers.Serializer[Any]):
     """A file that could not be read."""
 
     id = serializers.IntegerField()
@@ -239,7 +241,7 @@ class BadFileSerializer(serializers.Serializer):
     release_why = serializers.CharField(allow_blank=True)
 
 
-class BadFileListSerializer(serializers.Serializer):
+class BadFileListSerializer(serializers.Serializer[Any]):
     files = BadFileSerializer(many=True)
 
 
@@ -249,7 +251,7 @@ class ReleaseFilesSerializer(OrderSerializer):
     paths = serializers.ListField(child=serializers.CharField(), help_text="below the table's URL")
 
 
-class ReleasedFilesSerializer(serializers.Serializer):
+class ReleasedFilesSerializer(serializers.Serializer[Any]):
     """Those of them that were kept out."""
 
     dry_run = serializers.BooleanField()

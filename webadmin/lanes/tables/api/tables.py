@@ -5,7 +5,8 @@ The tenant is part of the URL; a credential of other tenants is rejected.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 from django.utils.functional import cached_property
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -22,6 +23,7 @@ from webadmin.base.access.scopes import (
     ANY_TENANT,
     MayReadTables,
     MayWriteTables,
+    credential_of,
     is_operator,
     listed_tenants,
 )
@@ -49,7 +51,7 @@ STRETCH = [
 class TableView(APIView):
     """What is asked about tables of one tenant."""
 
-    permission_classes: ClassVar[list[type[BasePermission]]] = [MayReadTables]
+    permission_classes: Sequence[type[BasePermission]] = [MayReadTables]
 
     def get_permissions(self) -> list[BasePermission]:
         """Return the permissions: write requests need another scope than read requests."""
@@ -58,7 +60,7 @@ class TableView(APIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Check that the credential is valid for the tenant in the URL."""
         super().initial(request, *args, **kwargs)
-        listed = listed_tenants(request.user)
+        listed = listed_tenants(credential_of(request))
         if not listed & {ANY_TENANT, kwargs["tenant"]}:
             raise TenantNotAllowed("the credential is not for this tenant")
 
@@ -70,9 +72,9 @@ class TableView(APIView):
     @property
     def tenant_shown_to(self) -> str | None:
         """Return the tenant that the response is for; None for an operator, who may see paths of the server."""
-        return None if is_operator(self.request.user) else self.kwargs["tenant"]
+        return None if is_operator(credential_of(self.request)) else self.kwargs["tenant"]
 
-    def read(self, shape: type[Serializer]) -> tuple[Fields, Order]:
+    def read(self, shape: type[Serializer[Any]]) -> tuple[Fields, Order]:
         """Return the fields of the body, validated against ``shape``, and the actor with the reason."""
         return read_order(self.request, shape)
 
@@ -95,7 +97,7 @@ class TablesView(TableView):
     def post(self, request: Request, tenant: str) -> Response:
         """Create a table; the same one again changes nothing."""
         fields, order = self.read(shapes.CreateTableSerializer)
-        is_confined = not is_operator(request.user)
+        is_confined = not is_operator(credential_of(request))
         new = messages.new_table(tenant, fields)
         create_table(new, order=order, is_confined=is_confined)
         if order.is_dry_run:

@@ -66,7 +66,7 @@ def due_tables(now_ms: int, count: int) -> list[DataSource]:
     """
     at_work = Task.objects.filter(state=TaskState.OPEN).order_by().values("source_id").distinct()
     left = Chunk.objects.filter(WITHOUT_TASK, source=OuterRef("id"))
-    due = Q(is_dirty=True) | Q(look_again_ms__lte=now_ms) | Q(id__in=at_work) | Exists(left)
+    due = Q(is_dirty=True) | Q(recheck_ms__lte=now_ms) | Q(id__in=at_work) | Exists(left)
     return list(DataSource.objects.filter(due, is_paused=False).order_by("analysed_at_ms", "id")[:count])
 
 
@@ -166,8 +166,8 @@ class _Applied:
         """Lock the table. Raises StaleSnapshot on concurrent changes other than registrations."""
         mine = DataSource.objects.filter(id=self.source.id, revision=self.view.revision)
         again = [row.recheck_ms for row in self.decisions.rows if row.recheck_ms is not None]
-        later = Chunk.objects.filter(source=self.source, look_again_ms__gt=self.now_ms).order_by("recheck_ms")
-        again += later.values_list("recheck_ms", flat=True)[:1]
+        later = Chunk.objects.filter(source=self.source, recheck_ms__gt=self.now_ms).order_by("recheck_ms")
+        again += [ms for ms in later.values_list("recheck_ms", flat=True)[:1] if ms is not None]
         if not mine.update(
             revision=F("revision") + 1,
             refusal="",

@@ -222,8 +222,8 @@ def files_kept_out(place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
 def _fail(task: Task, order: Order) -> int:
     """End a task that failed permanently and count it for its chunks; return how many are quarantined now."""
     assert task.job is not None, "an open task has a job"
-    [job] = with_last_error(type(task.job).objects.filter(id=task.job_id))
-    why = f"{job.last_error_class}: {job.last_error_message}"[:REASON_MAX]  # type: ignore[attr-defined]
+    [job] = with_last_error(type(task.job).objects.filter(id=task.job.pk))
+    why = f"{job.last_error_class}: {job.last_error_message}"[:REASON_MAX]
     with operation() as run:
         source = dialect.locked(DataSource.objects.filter(id=task.source_id)).get()
         if not Task.objects.filter(id=task.id, state=TaskState.OPEN).exists():

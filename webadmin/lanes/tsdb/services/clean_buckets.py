@@ -54,7 +54,7 @@ def _delete_marked(
     )
     for block in (
         due.select_related("tenant__folder")
-        .defer("meta", "files", "tenant__folder__looked", "tenant__slots")
+        .defer("meta", "files", "tenant__folder__examined", "tenant__slots")
         .order_by("marked_at_ms", "id")[:BLOCKS_MAX]
     ):
         folder = block.tenant.folder.name

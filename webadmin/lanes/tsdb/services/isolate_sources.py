@@ -71,7 +71,7 @@ def isolate_sources(stores: OpenStore, *, order: Order | None = None) -> Isolati
     report = IsolationReport()
     for job in _failing_jobs():
         related = Part.objects.select_related("group__tenant__bucket", "group__tenant__folder")
-        part = related.defer("group__tenant__folder__looked", "group__tenant__slots").get(job=job)
+        part = related.defer("group__tenant__folder__examined", "group__tenant__slots").get(job=job)
         if part.group.state != GroupState.OPEN:  # another partition of the group had a bad source
             continue
         try:
@@ -96,7 +96,7 @@ def _failing_jobs() -> list[Job]:
     jobs = Job.objects.filter(lane=KIND, tsdb_part__group__state=GroupState.OPEN)
     for place in stopped_places(KIND):
         jobs = jobs.exclude(of_place(place, "tsdb_part__group__tenant"))
-    jobs = jobs.filter(tsdb_part__verified_token__lt=F("token"), tsdb_part__look_again_at_ms__lte=dialect.clock_ms())
+    jobs = jobs.filter(tsdb_part__verified_token__lt=F("token"), tsdb_part__recheck_at_ms__lte=dialect.clock_ms())
     parked = jobs.filter(is_kind(ParkedKind.EVICTED), state=JobState.PARKED)
     waiting = jobs.filter(state=JobState.WAITING, failures__gt=0)
     return [*parked.order_by("id")[:JOBS_MAX], *waiting.order_by("id")[:JOBS_MAX]]

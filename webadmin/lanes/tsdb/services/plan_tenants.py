@@ -105,7 +105,7 @@ def note_failure(tenant: BucketTenant, error: Exception) -> str:
 def due_tenants(now_ms: int, count: int) -> list[BucketTenant]:
     """Return tenants whose plan is due, the longest overdue first."""
     due = BucketTenant.objects.filter(plan_at_ms__lte=now_ms, folder__scanned_at_ms__isnull=False)
-    related = due.select_related("bucket", "folder").defer("folder__looked", "slots")
+    related = due.select_related("bucket", "folder").defer("folder__examined", "slots")
     return list(related.order_by("plan_at_ms", "id")[:count])
 
 

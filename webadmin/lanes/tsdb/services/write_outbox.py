@@ -59,8 +59,8 @@ def tenants_to_write() -> list[BucketTenant]:
     behind = BucketTenant.objects.filter(index_wanted__gt=F("index_written")) | BucketTenant.objects.filter(
         id__in=waiting
     )
-    tenants = behind.select_related("bucket", "folder").defer("folder__looked", "slots").order_by("id")
-    aged = _aged().select_related("bucket", "folder").defer("folder__looked", "slots").order_by("index_written_at_ms")
+    tenants = behind.select_related("bucket", "folder").defer("folder__examined", "slots").order_by("id")
+    aged = _aged().select_related("bucket", "folder").defer("folder__examined", "slots").order_by("index_written_at_ms")
     found = {tenant.id: tenant for tenant in (*tenants, *aged[:INDEXES_PER_ROUND])}
     return list(found.values())
 

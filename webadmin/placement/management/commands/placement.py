@@ -65,7 +65,7 @@ class Command(BaseCommand):
         question.add_argument("--remove", nargs="*", default=[], metavar="INSTANCE")
         question.add_argument("--tokens", type=int, default=TOKENS_DEFAULT, help="of each new instance")
         question.add_argument("--shards", type=int, help="another number of shards")
-        plot = parts.add_parser("plot", help="draw the allocator's traces and the archetypes of load as SVG")
+        plot = parts.add_parser("plot", help="draw the allocator's traces and the load_curves of load as SVG")
         plot.add_argument("--out", type=Path, default=Path("placement-plots"), help="the folder for the pictures")
 
     def handle(self, *args: Any, **options: Any) -> None:

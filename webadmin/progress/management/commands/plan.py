@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any, cast
 
 from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
@@ -49,7 +49,7 @@ class Command(BaseCommand):
             table.add_column(header)
         for row in rows:
             table.add_row(*row)
-        Console(file=self.stdout, width=None if self.stdout.isatty() else 140).print(table)
+        Console(file=cast("IO[str]", self.stdout), width=None if self.stdout.isatty() else 140).print(table)
 
 
 def _rows(changes: ChangeSet) -> Iterator[tuple[str, ...]]:
@@ -68,6 +68,6 @@ def _rows(changes: ChangeSet) -> Iterator[tuple[str, ...]]:
             plan.tenant or "segments",
             str(plan.shard),
             str(plan.level),
-            str(len(plan.blocks)),
+            str(plan.source_count()),
             size_text(plan.size_bytes()),
         )

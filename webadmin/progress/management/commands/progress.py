@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser
 from collections.abc import Sequence
-from typing import Any
+from typing import IO, Any, cast
 
 from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
@@ -42,7 +42,7 @@ class Command(BaseCommand):
         if options["json"]:
             self.stdout.write(json.dumps(report.to_json(), indent=2))
             return
-        console = Console(file=self.stdout, width=None if self.stdout.isatty() else 140)
+        console = Console(file=cast("IO[str]", self.stdout), width=None if self.stdout.isatty() else 140)
         console.print(_table("By tenant and level", [*report.tenants, report.everything]))
         if options["shards"]:
             console.print(_table("By shard", report.shards))
@@ -51,7 +51,7 @@ class Command(BaseCommand):
         console.print(_footnote(report))
 
 
-def _table(title: str, rows: list[ProgressRow] | tuple[ProgressRow, ...]) -> Table:
+def _table(title: str, rows: Sequence[ProgressRow]) -> Table:
     table = Table(title=title)
     for header in ("what", "blocks", "bytes", "due", "jobs", "parked", "in/s", "out/s", "clear"):
         table.add_column(header, justify="left" if header in ("what", "clear") else "right")

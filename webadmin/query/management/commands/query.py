@@ -7,7 +7,7 @@ import sys
 import time
 from argparse import ArgumentParser
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
@@ -151,7 +151,9 @@ class Command(BaseCommand):
         raise CommandError("--type is one of:\n  " + "\n  ".join(found[:TYPES_NAMED]))
 
     def _print(self, parts: list[Any], report: QueryReport) -> None:
-        console = Console(file=self.stdout, width=None if self.stdout.isatty() else 140, highlight=False)
+        console = Console(
+            file=cast("IO[str]", self.stdout), width=None if self.stdout.isatty() else 140, highlight=False
+        )
         for part in parts:
             console.print(part, soft_wrap=not hasattr(part, "columns"))
         for line in query_views.report_lines(report):

@@ -6,7 +6,7 @@ import getpass
 import json
 from argparse import ArgumentParser
 from dataclasses import replace
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
@@ -15,9 +15,12 @@ from rich.table import Table
 from engine.core.errors import LithifyError
 from engine.schedule.model import ParkedKind
 from webadmin.schedule.models import Job
-from webadmin.schedule.register import JobFilter, count_by_error_class, parked_jobs
+from webadmin.schedule.register import JobFilter, LastErrorColumns, count_by_error_class, parked_jobs
 from webadmin.schedule.services.operation import OperationOutcome, Order
 from webadmin.schedule.services.requeue_jobs import requeue
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
 
 TABLE_ROWS_MAX = 50
 
@@ -69,7 +72,9 @@ class Command(BaseCommand):
         if outcome.left:
             raise SystemExit(1)
 
-    def _show(self, outcome: OperationOutcome, found: dict[str, Job], *, as_json: bool) -> None:
+    def _show(
+        self, outcome: OperationOutcome, found: dict[str, WithAnnotations[Job, LastErrorColumns]], *, as_json: bool
+    ) -> None:
         errors = count_by_error_class(found[name] for name in outcome.changed if name in found)
         if as_json:
             self.stdout.write(json.dumps(outcome.to_json() | {"error_classes": errors}))
@@ -85,7 +90,7 @@ class Command(BaseCommand):
                 else ""
             )
             table.add_row(name, *(str(part) for part in about or ("",) * 5), what)
-        console = Console(file=self.stdout, width=200, soft_wrap=True)
+        console = Console(file=cast("IO[str]", self.stdout), width=200, soft_wrap=True)
         if rows:
             console.print(table)
         if len(rows) > TABLE_ROWS_MAX:

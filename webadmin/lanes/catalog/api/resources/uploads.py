@@ -120,7 +120,7 @@ class _Counted:
         self._stream = stream
         self.size = 0
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int, /) -> bytes:
         try:
             piece = self._stream.read(size)
         except OSError as error:
@@ -163,7 +163,7 @@ def _take_form(call: Call, stream: _Counted, received: _Received) -> None:
     # Django's form parser reads nothing if the content length is missing.
     meta = call.request.META | {"CONTENT_LENGTH": str(declared_length(call.request) or PIECE_BYTES)}
     try:
-        MultiPartParser(meta, stream, [handler], "utf-8").parse()
+        MultiPartParser(meta, stream, [handler], "utf-8").parse()  # type: ignore[arg-type]  # it needs read() only
     except (MultiPartParserError, SuspiciousOperation) as error:
         raise RequestRefused(f"the form cannot be read: {error}") from error
     if not handler.files:

@@ -7,6 +7,7 @@ and a row that ``end_compactions.end_abandoned`` ends.
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from django.db import IntegrityError, transaction
 
@@ -112,7 +113,11 @@ def _publish_as_it_is(compaction: Compaction, branch: Branch, base_version: Base
         if isinstance(moved, Refusal):
             close_compactions([compaction], CompactionState.LOST, because=refused_words(moved))
         else:
-            figures = {"metarange": state.id, "equals_head": base_version.snapshot is None, "bytes_written": 0}
+            figures: dict[str, Any] = {
+                "metarange": state.id,
+                "equals_head": base_version.snapshot is None,
+                "bytes_written": 0,
+            }
             close_compactions([compaction], CompactionState.PUBLISHED, **figures)
 
 

@@ -100,8 +100,9 @@ def note_failed() -> int:
     """
     count = 0
     for each in Compaction.objects.filter(IS_PARKED, ended_because="").order_by("pk"):
+        assert each.job_id is not None, "a parked compaction has a job"
         [job] = with_last_error(Job.objects.filter(pk=each.job_id))
-        because = f"{job.last_error_class}: {job.last_error_message}"  # type: ignore[attr-defined]
+        because = f"{job.last_error_class}: {job.last_error_message}"
         with transaction.atomic():
             noted = Compaction.objects.filter(pk=each.pk, state=CompactionState.OPEN, ended_because="")
             if not noted.update(ended_because=because[:REASON_MAX]):

@@ -97,7 +97,7 @@ def _delete_rows(token: int, branch_id: int) -> int:
     while True:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(_DELETE_ROWS, [branch_id, token, token])
-            deleted = cursor.rowcount
+            deleted: int = cursor.rowcount
         count += deleted
         if deleted < ROWS_AT_ONCE:
             break

@@ -6,7 +6,7 @@ import getpass
 import json
 from argparse import ArgumentParser
 from datetime import UTC, datetime
-from typing import Any
+from typing import IO, Any, cast
 
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
@@ -62,7 +62,7 @@ class Command(BaseCommand):
                 str(each.bytes),
             )
         if report.expired:
-            Console(file=self.stdout, width=160, soft_wrap=True).print(table)
+            Console(file=cast("IO[str]", self.stdout), width=160, soft_wrap=True).print(table)
         verb = "would go" if report.is_dry_run else "went"
         dropped, trimmed = (
             count_text(report.dropped_blocks, "block"),

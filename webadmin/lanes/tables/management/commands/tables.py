@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 from argparse import ArgumentParser
-from typing import Any
+from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
 from django.core.management.base import BaseCommand, CommandError
@@ -132,7 +132,7 @@ class Command(BaseCommand):
                 *(one.tenant, one.name, str(state.chunks), size_text(state.to_rewrite), str(state.deferred), tasks),
                 *(str(state.bad_files), str(state.unpublished), _state(one, state)),
             )
-        Console(file=self.stdout, width=180, soft_wrap=True).print(table)
+        Console(file=cast("IO[str]", self.stdout), width=180, soft_wrap=True).print(table)
 
     def _plan(self, options: dict[str, Any]) -> None:
         source = self._table(options)

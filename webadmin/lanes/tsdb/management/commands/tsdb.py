@@ -7,7 +7,7 @@ import json
 import time
 from argparse import ArgumentParser
 from datetime import UTC, datetime
-from typing import Any
+from typing import IO, Any, cast
 
 from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
@@ -22,6 +22,7 @@ from webadmin.lanes.tsdb.progress import TenantProgress, tenant_progress
 from webadmin.lanes.tsdb.services import rounds
 from webadmin.lanes.tsdb.services.buckets import adopt_bucket
 from webadmin.lanes.tsdb.services.isolate_sources import isolate_sources
+from webadmin.lanes.tsdb.services.scan_buckets import scan_bucket
 from webadmin.lanes.tsdb.services.withdraw_groups import withdraw_groups
 from webadmin.lanes.tsdb.standing import partition_notices, tenant_state
 from webadmin.schedule.services.operation import Order
@@ -101,7 +102,7 @@ class Command(BaseCommand):
         last, scanned_at = "", 0.0
         while True:
             if time.monotonic() - scanned_at > SCAN_SECONDS:
-                rounds.scan_bucket(bucket, store)
+                scan_bucket(bucket, store)
                 scanned_at = time.monotonic()
             _round(store, bucket)
             tenants = tenant_progress(bucket.id)
@@ -143,7 +144,7 @@ class Command(BaseCommand):
                 *(each.bucket, each.tenant, str(each.blocks), str(each.waiting), str(each.compactions), jobs),
                 *(str(each.jobs_parked), str(each.to_write), _ready(each)),
             )
-        Console(file=self.stdout, width=160, soft_wrap=True).print(table)
+        Console(file=cast("IO[str]", self.stdout), width=160, soft_wrap=True).print(table)
         for each in tenants:
             for _, text in partition_notices(each.too_large, each.parts):
                 self.stdout.write(f"{each.bucket}/{each.tenant}: {text}")
