@@ -7,10 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.faults.database_proxy import database_proxy
-from tests.faults.http_proxy import http_proxy
 from tests.faults.postgresql import running_postgresql
-from tests.faults.stack import OBJECTS_PREFIX, FaultStack, Surroundings
+from tests.faults.stack import FaultStack, running_stack
 from tests.object_stores import S3Server, s3_credentials, s3_server, s3_store
 
 __all__ = ["s3_credentials", "s3_server", "s3_store"]
@@ -54,17 +52,7 @@ def fault_stack(
     """Return the stack on PostgreSQL and S3, which the hook above stops. Each test must leave it settled."""
     with ExitStack() as parts:
         postgresql = parts.enter_context(running_postgresql())
-        store = parts.enter_context(http_proxy(s3_server.endpoint))
-        bucket = s3_server.new_bucket()
-        around = Surroundings(
-            postgresql=postgresql,
-            database=parts.enter_context(database_proxy(postgresql.socket_file)),
-            store=store,
-            store_url=s3_server.store_url(bucket, OBJECTS_PREFIX),
-            proxied_store_url=S3Server(store.url).store_url(bucket, OBJECTS_PREFIX),
-        )
-        stack = FaultStack(tmp_path_factory.mktemp("faults"), around)
-        parts.callback(stack.stop)
-        stack.start()
+        home = tmp_path_factory.mktemp("faults")
+        stack = parts.enter_context(running_stack(s3_server, postgresql, postgresql.socket_file, home))
         pytestconfig.stash[STACK] = parts.pop_all()
         return stack

@@ -134,13 +134,14 @@ class PostgresqlServer:
 class StandbyServer:
     """A hot standby made by ``pg_basebackup`` that streams from its primary. ``folder`` has its socket."""
 
-    def __init__(self, primary: PostgresqlServer, folder: Path) -> None:
+    def __init__(self, primary: PostgresqlServer | StandbyServer, folder: Path) -> None:
         self._primary, self.folder = primary, folder
-        self._data = folder / "data"
+        self.data = folder / "data"
         self._port = Path(primary.socket_file).name.rpartition(".")[2]
+        self.socket_file = str(folder / Path(primary.socket_file).name)
         shutil.chown(folder, primary.data.owner())
         source = f"host={Path(primary.socket_file).parent} port={self._port} user=postgres"
-        primary.command("pg_basebackup", "-D", str(self._data), "-d", source, "-R", "-X", "stream", "-c", "fast")
+        self.command("pg_basebackup", "-D", str(self.data), "-d", source, "-R", "-X", "stream", "-c", "fast")
         options = f"-k {folder} -p {self._port} -c listen_addresses="
         self._control("-o", options, "-l", str(folder / "log"), "start")
         self.url = f"postgresql://postgres@/postgres?host={folder}&port={self._port}"
@@ -154,13 +155,25 @@ class StandbyServer:
             "&target_session_attrs=read-write"
         )
 
+    def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a query to the one of the two servers that accepts writes."""
+        with psycopg.connect(self.url_of_both, autocommit=True) as connection:
+            return connection.execute(query.encode(), parameters).fetchall()
+
+    def command(self, program: str, *arguments: str) -> None:
+        """Run a program of the server's package as the server's user."""
+        self._primary.command(program, *arguments)
+
     def sql(self, statement: str) -> None:
         """Run a statement on the standby."""
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(statement.encode())
 
     def disconnect(self) -> None:
-        """Stop replication: later writes of the primary do not arrive."""
+        """Stop replication: what is committed now has arrived, later writes do not arrive."""
+        [(position,)] = self._primary.rows("SELECT pg_current_wal_lsn()::text")
+        arrived = "SELECT 1 FROM pg_stat_replication WHERE replay_lsn >= %s::pg_lsn"
+        wait_until(lambda: self._primary.rows(arrived, position), "the standby has caught up")
         self.sql("ALTER SYSTEM SET primary_conninfo = ''")
         self.sql("SELECT pg_reload_conf()")
         wait_until(lambda: not self._primary.rows("SELECT 1 FROM pg_stat_replication"), "the standby is disconnected")
@@ -174,7 +187,7 @@ class StandbyServer:
         self._control("-m", "immediate", "stop")
 
     def _control(self, *arguments: str) -> None:
-        self._primary.command("pg_ctl", "-w", "-D", str(self._data), *arguments)
+        self.command("pg_ctl", "-w", "-D", str(self.data), *arguments)
 
 
 @contextmanager

@@ -34,12 +34,13 @@ from engine.formats.profile_block.container.object_names import parse_block_key
 from engine.formats.profile_block.model import BlockMeta
 from engine.formats.proto import block_list_pb2
 from engine.storage import ObjectStore, open_store
-from tests.faults.database_proxy import DatabaseProxy, Statement
-from tests.faults.http_proxy import HttpProxy
-from tests.faults.postgresql import PostgresqlServer
+from tests.faults.database_proxy import DatabaseProxy, Statement, database_proxy
+from tests.faults.http_proxy import HttpProxy, http_proxy
+from tests.faults.postgresql import PostgresqlServer, StandbyServer
 from tests.faults.preloaded import Disk, WallClock, environments
 from tests.faults.samples import Sample, samples_in
 from tests.faults.traps import Moment, Trap
+from tests.object_stores import S3Server
 from tests.processes import ROOT, answers_http, free_port, wait_until
 from tests.segments import make_segment, put_segment
 from webadmin.embedded import stack as shipped
@@ -74,7 +75,7 @@ from webadmin.base.access.services import issue_worker_credential
 from webadmin.schedule.models import Limits
 from webadmin.lanes.profiles.level_models import LevelPolicy
 often = (beat.DELETE_OBJECTS_TASK, beat.RECOVER_LETTERS_TASK, beat.SCAN_BUCKETS_TASK, beat.PLAN_INTERVALS_TASK,
-         beat.WRITE_OUTBOXES_TASK, beat.SENSE_BRANCHES_TASK)
+         beat.WRITE_OUTBOXES_TASK, beat.SENSE_BRANCHES_TASK, beat.PLAN_TABLES_TASK, beat.PUBLISH_TABLES_TASK)
 for job in beat.PERIODIC_JOBS:
     seconds = 1 if job.task in often else 5
     interval, _ = IntervalSchedule.objects.get_or_create(every=seconds, period=IntervalSchedule.SECONDS)
@@ -99,7 +100,7 @@ print(json.dumps([notice.text for notice, _ in front_page(RequestFactory().get("
 class Surroundings:
     """Services of the stack: ``store_url`` is the bucket, ``proxied_store_url`` the bucket through its proxy."""
 
-    postgresql: PostgresqlServer
+    postgresql: PostgresqlServer | StandbyServer
     database: DatabaseProxy
     store: HttpProxy
     store_url: str
@@ -405,6 +406,28 @@ class FaultStack:
             **environments(self.scratch_disk, *(self.clocks[name],) if name in self.clocks else ()),
         }
         return replace(node, name=name, environment={**node.environment, **own})
+
+
+@contextmanager
+def running_stack(
+    server: S3Server, postgresql: PostgresqlServer | StandbyServer, socket_file: str, home: Path
+) -> Iterator[FaultStack]:
+    """Run a stack in a new bucket; it reaches the database at ``socket_file`` and the bucket through proxies."""
+    with http_proxy(server.endpoint) as store, database_proxy(socket_file) as database:
+        bucket = server.new_bucket()
+        around = Surroundings(
+            postgresql=postgresql,
+            database=database,
+            store=store,
+            store_url=server.store_url(bucket, OBJECTS_PREFIX),
+            proxied_store_url=S3Server(store.url).store_url(bucket, OBJECTS_PREFIX),
+        )
+        stack = FaultStack(home, around)
+        try:
+            stack.start()
+            yield stack
+        finally:
+            stack.stop()
 
 
 def _ports_of(pid: int) -> set[int]:

@@ -171,28 +171,6 @@ def test_a_kill_at_a_write_leaves_nothing_half_visible(
     assert steps == ["write_meta", *["mark_deletion"] * REPLICAS]
 
 
-def test_a_database_that_loses_power_after_the_swap_of_blocks_loses_no_sample(
-    fault_stack: FaultStack, metrics: ObjectStore, tmp_path: Path
-) -> None:
-    tenant = Tenant(fault_stack, metrics, tmp_path)
-    told: Trap[Request] = Trap(
-        moment=AFTER,
-        matches=lambda request: (
-            request.is_about("POST", "/jobs/poll", b'"success"') and b"-T%s-" % tenant.name.encode() in request.body
-        ),
-    )
-    with fault_stack.around.postgresql.durable():
-        with fault_stack.service.traps.set(told):
-            tenant.put()
-            told.wait()
-            with fault_stack.after_power_loss():
-                assert tenant.rows(JOBS) == [("done",)], "the worker was told that the swap is there"
-                tenant.check_readers()
-        tenant.wait_until_settled()
-    [(result,)] = tenant.rows(RESULTS)
-    assert tenant.check_readers() == {result}
-
-
 def test_a_bucket_of_thanos_goes_through_all_processes(
     fault_stack: FaultStack, s3_credentials: None, tmp_path: Path
 ) -> None:

@@ -7,10 +7,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tests.faults.http_proxy import Request
 from tests.faults.stack import CONTROLS, NODES, SETTLE_SECONDS, WEBS, FaultStack
 from tests.faults.steps import Matches, Step
-from tests.faults.traps import Moment, Trap
+from tests.faults.traps import Moment
 from tests.processes import wait_until
 
 SCENE = """
@@ -74,30 +73,6 @@ def test_a_kill_during_a_compaction_of_branches_changes_nothing_visible(fault_st
         kill_at(fault_stack, step, *made[step.name])
     assert json.loads(fault_stack.python("-c", LOOK, *names)) == dict.fromkeys(names, VISIBLE)
     assert fault_stack.rows("SELECT count(*) FROM catalog_build") == [(0,)]
-
-
-def test_a_database_that_loses_power_after_commits_and_a_compaction_loses_no_entry(fault_stack: FaultStack) -> None:
-    """Power is lost twice: when the writes of a client are answered, and when the worker has its acknowledgement."""
-    postgresql, name = fault_stack.around.postgresql, "power"
-    with postgresql.durable():
-        made: dict[str, tuple[int, int]] = json.loads(fault_stack.python("-c", SCENE, name))
-        repository, branch = made[name]
-        with fault_stack.after_power_loss():
-            pass
-        assert json.loads(fault_stack.python("-c", LOOK, name)) == {name: VISIBLE}
-        told: Trap[Request] = Trap(
-            moment=Moment.AFTER,
-            matches=lambda request: (
-                request.is_about("POST", "/jobs/poll", b'"success"') and b'-R%d"' % repository in request.body
-            ),
-        )
-        with fault_stack.service.traps.set(told):
-            order(fault_stack, branch)
-            told.wait()
-            with fault_stack.after_power_loss():
-                assert ("published",) in outcomes(fault_stack, branch), "the worker was told that it is there"
-        assert json.loads(fault_stack.python("-c", LOOK, name)) == {name: VISIBLE}
-        assert outcomes(fault_stack, branch) == [("published",)]
 
 
 def kill_at(stack: FaultStack, step: Step, repository: int, branch: int) -> None:

@@ -11,13 +11,16 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-import psycopg
 import pytest
 
+from tests.faults.all_lanes import all_lanes
 from tests.faults.postgresql import PostgresqlServer, StandbyServer, running_postgresql
+from tests.faults.stack import FaultStack, running_stack
 from tests.faults.writer_fleet import Load, WriterFleet, load_on
+from tests.object_stores import S3Server
 from tests.processes import Processes, wait_until
 from webadmin.schedule.command_log import INDEX_MARGIN
 
@@ -46,9 +49,13 @@ front = client.get("/admin/").content.decode()
 print(json.dumps([health.status_code, health.json()["blocker"], "fsck --repair" in front]))
 """
 
+CLEANUP_DELAY = "UPDATE schedule_limits SET cleanup_delay_seconds = {} RETURNING id"
+KEEP_OBJECTS, DELETE_OBJECTS = CLEANUP_DELAY.format(3600), CLEANUP_DELAY.format(0)
+"""Objects of replaced blocks must outlast the lag of a standby."""
+
 
 @contextmanager
-def standby_of(primary: PostgresqlServer) -> Iterator[StandbyServer]:
+def standby_of(primary: PostgresqlServer | StandbyServer) -> Iterator[StandbyServer]:
     """Run a standby that streams from the primary."""
     folder = Path(tempfile.mkdtemp(prefix="lithify-standby-"))
     try:
@@ -81,8 +88,7 @@ def fleet_on(standby: StandbyServer, home: Path) -> Iterator[WriterFleet]:
 
 def last_index(standby: StandbyServer) -> int:
     """Return the last index of the command log, on whichever server takes writes."""
-    with psycopg.connect(standby.url_of_both) as connection:
-        [(index,)] = connection.execute("SELECT max(index) FROM schedule_command").fetchall()
+    [(index,)] = standby.rows("SELECT max(index) FROM schedule_command")
     return int(index)
 
 
@@ -135,6 +141,38 @@ def test_failover_to_a_lagging_standby_deletes_nothing_until_the_index_was_repai
         fleet.python("manage.py", "fsck", "--repair")
         assert fleet.python("-c", ALLOW).strip().endswith("allowed")
         check_exactly_once(fleet, load)
+
+
+def test_work_of_all_lanes_survives_failovers_to_a_synchronous_and_to_a_lagging_standby(
+    pair: tuple[PostgresqlServer, StandbyServer], s3_server: S3Server, tmp_path: Path
+) -> None:
+    primary, standby = pair
+    with running_stack(s3_server, standby, primary.socket_file, tmp_path) as stack:
+        set_synchronous(primary)
+        with all_lanes(stack, tmp_path / "first", "synchronous") as lanes:
+            lanes.start()
+            fail_over(stack, primary, standby)
+            lanes.check()
+        with standby_of(standby) as lagging, all_lanes(stack, tmp_path / "second", "lagging") as lanes:
+            stack.rows(KEEP_OBJECTS)
+            with lanes.planned():
+                lagging.disconnect()
+            lanes.wait_until_swapped()
+            fail_over(stack, standby, lagging)
+            assert lanes.are_swaps_lost(), "the standby was behind"
+            stack.wait_until_named("is not in this command log")
+            lanes.check_readers()
+            stack.python("manage.py", "fsck", "--repair")
+            stack.rows(DELETE_OBJECTS)
+            lanes.check()
+
+
+def fail_over(stack: FaultStack, primary: PostgresqlServer | StandbyServer, standby: StandbyServer) -> None:
+    """Lose the primary, and let the standby take its place for all processes."""
+    primary.stop()
+    standby.promote()
+    stack.around = replace(stack.around, postgresql=standby)
+    stack.around.database.redirect(standby.socket_file)
 
 
 def set_synchronous(primary: PostgresqlServer) -> None:

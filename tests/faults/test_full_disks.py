@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
+from tests.faults.all_lanes import all_lanes
 from tests.faults.postgresql import PostgresqlServer, running_postgresql
 from tests.faults.stack import SETTLE_SECONDS, FaultStack
 from tests.faults.test_block_kills import RESULTS, Tenant, adopted
@@ -59,7 +61,9 @@ def test_a_local_store_without_room_refuses_pushes_and_takes_them_when_it_has_so
             failed = load.unavailable
             wait_until(lambda: load.unavailable > failed + 10, "senders are refused")
             assert fleet.failed_segments(), "an alert looks at it"
-            assert any("could not store segments at the last attempt" in text for text in fleet.notices())
+            notices = fleet.notices()
+            assert any("could not store segments at the last attempt" in text for text in notices)
+            assert not any("Dead letters recovered" in text for text in notices)
             during = len(load.acknowledged)
             wait_until(lambda: load.unavailable > failed + 30, "senders are refused again")
             assert len(load.acknowledged) == during
@@ -78,5 +82,22 @@ def test_a_database_without_room_loses_nothing_and_is_recovered_by_a_start(
             load.wait_for(60)
         postgresql.crash()  # as it has by itself, unless it had room before it gave up
         load.wait_for(60)
-    fleet.recover_letters()
+    assert fleet.recover_letters()
+    assert any("Dead letters recovered" in text for text in fleet.notices())
     check_exactly_once(fleet, load)
+
+
+def test_work_of_all_lanes_waits_for_a_database_without_room(
+    fault_stack: FaultStack, s3_credentials: None, tmp_path: Path
+) -> None:
+    server = fault_stack.around.postgresql
+    with all_lanes(fault_stack, tmp_path, "full-database") as lanes:
+        lanes.start()
+        with server.disk.full():
+            for port in fault_stack.ports:
+                away = f"http://127.0.0.1:{port}/readyz"
+                wait_until(lambda url=away: httpx.get(url, timeout=60).status_code == 503, f"{away} says so")
+            page = httpx.get(f"{fault_stack.service.url}/admin/", cookies={"sessionid": "a" * 32}, timeout=60)
+            assert "The database does not answer" in page.text
+        server.crash()
+        lanes.check()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
+from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.faults.all_lanes import all_lanes
 from tests.faults.http_proxy import Request
 from tests.faults.stack import NODES, SETTLE_SECONDS, FaultStack
 from tests.faults.traps import Fate, Moment, Trap
@@ -19,6 +22,7 @@ FATES = [
     (Moment.AFTER, Fate.TEAR),  # half of an answer
 ]
 STORM_SECONDS = 60.0
+STORM_NOTICES = ("StorageError", "of Prometheus blocks not read: the last scan broke off")
 CALLS = 12
 """The sweep. A shard of two segments sees more than half as many calls from its first read to its last deletion."""
 
@@ -108,23 +112,31 @@ def test_a_job_whose_objects_are_temporarily_unreadable_fails_and_is_done_later(
     assert fault_stack.check(shard, expected) == []
 
 
-def test_a_store_that_slows_everybody_down_for_a_minute_delays_the_work_only(fault_stack: FaultStack) -> None:
+def test_a_store_that_slows_everybody_down_for_a_minute_delays_the_work_only(
+    fault_stack: FaultStack, s3_credentials: None, tmp_path: Path
+) -> None:
     """Every request is answered with 503; segments are registered meanwhile."""
     storm: Trap[Request] = Trap(
         moment=Moment.BEFORE, matches=lambda request: True, times=1 << 30, fate=Fate.REFUSE, holds=False
     )
     shards = {shard: fault_stack.put_segments(shard, 4) for shard in (fault_stack.new_shard() for _ in range(3))}
     expected = {shard: fault_stack.samples(segments) for shard, segments in shards.items()}
-    ends_at = time.monotonic() + STORM_SECONDS
-    with fault_stack.around.store.traps.set(storm):
-        for segments in shards.values():
-            fault_stack.register(segments)
-        fault_stack.wait_until_named("StorageError")
-        wait_until(lambda: time.monotonic() >= ends_at, "the storm is over", 2 * STORM_SECONDS)
-        assert httpx.get(f"{fault_stack.service.url}/readyz", timeout=30).is_success
-    assert storm.struck > 100
-    for shard, samples in expected.items():
-        fault_stack.check(shard, samples)
+    with all_lanes(fault_stack, tmp_path, "storm") as lanes:
+        with ExitStack() as faults:
+            with lanes.planned():
+                faults.enter_context(fault_stack.around.store.traps.set(storm))
+            ends_at = time.monotonic() + STORM_SECONDS
+            for segments in shards.values():
+                fault_stack.register(segments)
+            for words in STORM_NOTICES:
+                fault_stack.wait_until_named(words)
+            lanes.check_failed()
+            wait_until(lambda: time.monotonic() >= ends_at, "the storm is over", 2 * STORM_SECONDS)
+            assert httpx.get(f"{fault_stack.service.url}/readyz", timeout=30).is_success
+        assert storm.struck > 100
+        for shard, samples in expected.items():
+            fault_stack.check(shard, samples)
+        lanes.check()
 
 
 def _fault(shard: int, number: int) -> Trap[Request]:

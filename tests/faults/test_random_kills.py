@@ -5,10 +5,12 @@ The seed says who dies and after how many further requests; so a round is the sa
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 
 import pytest
 
+from tests.faults.all_lanes import all_lanes
 from tests.faults.stack import CONTROLS, NODES, WEBS, FaultStack
 
 KILLS_PER_ROUND = 8
@@ -23,7 +25,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("seed", range(1, 1 + metafunc.config.getoption("rounds", default=1)))
 
 
-def test_whatever_is_killed_whenever_no_sample_is_lost_or_doubled(fault_stack: FaultStack, seed: int) -> None:
+def test_whatever_is_killed_whenever_no_sample_is_lost_or_doubled(
+    fault_stack: FaultStack, s3_credentials: None, tmp_path: Path, seed: int
+) -> None:
+    with all_lanes(fault_stack, tmp_path, f"random-{seed}") as lanes:
+        lanes.start()
+        kill_at_random(fault_stack, seed)
+        lanes.check()
+
+
+def kill_at_random(fault_stack: FaultStack, seed: int) -> None:
+    """Kill while segments arrive, and check these."""
     chance = Random(seed)
     shards = [fault_stack.new_shard() for _ in range(3)]
     segments = {shard: fault_stack.put_segments(shard, 12) for shard in shards}

@@ -1,4 +1,4 @@
-"""``kill -9`` and a loss of power while files of a table are merged: readers see every row once at any moment."""
+"""``kill -9`` while files of a table are merged: readers see every row once at any moment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.faults.database_proxy import Statement
 from tests.faults.http_proxy import Request
 from tests.faults.stack import CONTROLS, NODES, OBJECTS_PREFIX, SETTLE_SECONDS, WEBS, FaultStack
 from tests.faults.steps import Step
-from tests.faults.traps import Moment, Trap
+from tests.faults.traps import Moment
 from tests.processes import wait_until
 from tests.webadmin.lanes.tables.parquet_files import put_hours, read_ids
 
@@ -95,17 +95,3 @@ def test_a_kill_during_a_merge_of_files_leaves_every_row_visible_once(fault_stac
     if step.victims == CONTROLS:  # the turn of a publisher that died ends after two minutes
         fault_stack.rows("UPDATE tables_datasource SET publisher_until_ms = 0 WHERE name = %s RETURNING id", table.name)
     table.check()
-
-
-def test_a_database_that_loses_power_at_the_swap_of_files_loses_no_row(fault_stack: FaultStack) -> None:
-    table, postgresql = Table(fault_stack), fault_stack.around.postgresql
-    told: Trap[Request] = Trap(moment=Moment.AFTER, matches=is_report)
-    with postgresql.durable():
-        with fault_stack.service.traps.set(told):
-            table.adopt()
-            told.wait()
-            with fault_stack.after_power_loss():
-                open_jobs = "SELECT count(*) FROM schedule_job WHERE lane = 'tables' AND state <> 'done'"
-                assert postgresql.rows(open_jobs) == [(0,)], "the worker was told that the swap is there"
-                table.shown()
-        table.check()

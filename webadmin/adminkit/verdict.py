@@ -38,6 +38,7 @@ class Standing:
     isolation_stop: str = ""
     failing_jobs: str = ""
     waiting_letters: int = 0
+    letters_recovered_ms_ago: int | None = None
     late_requests: int = 0
     failing_deletions: int = 0
     buckets: int = 0
@@ -172,6 +173,10 @@ def _set_aside(standing: Standing) -> Iterator[Notice]:
         waits = "waits" if standing.waiting_letters == 1 else "wait"
         text = f"{counted(standing.waiting_letters, 'dead letter')} {waits}: written, and not in the index yet."
         yield Notice(tone="warn", text=text, place="letters")
+    if standing.letters_recovered_ms_ago is not None:
+        ago = duration_text(max(standing.letters_recovered_ms_ago, 1000))
+        text = f"Dead letters recovered {ago} ago: pushes that writers acknowledged without the index are in it now."
+        yield Notice(tone="quiet", text=text)
     if standing.unknown_segments:
         segments = counted(standing.unknown_segments, "segment")
         text = f"{segments} in the bucket not in the index: run fsck --repair; they are never deleted automatically."

@@ -36,6 +36,7 @@ from webadmin.lanes.profiles.operator_queries import (
     next_queues,
 )
 from webadmin.lanes.profiles.quarantine_models import Quarantine
+from webadmin.lanes.profiles.services.event_totals import RECOVERED, last_counted_ms
 from webadmin.lanes.profiles.states import BlockState
 from webadmin.lanes.tables.models import BadFile, Chunk, DataSource
 from webadmin.lanes.tables.overview import TableStanding, table_standings, tables_table
@@ -61,6 +62,7 @@ REFRESH_SECONDS = 5
 OLD_TOTALS_SECONDS = 15
 TROUBLE_FILTER = "trouble"
 PAUSES_NAMED = 3
+RECOVERY_SHOWN_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +141,7 @@ def _standing(
         failing_jobs=failing_jobs(),
         quarantined_blocks=Quarantine.objects.filter(released_at_ms=None).count(),
         waiting_letters=totals.waiting_letters,
+        letters_recovered_ms_ago=_letters_recovered_ms_ago(overview.wall_ms),
         late_requests=late_requests(DeleteRequest.objects.all(), overview.now_ms).count(),
         failing_deletions=totals.failing_deletions,
         buckets=len(buckets),
@@ -163,6 +166,12 @@ def _standing(
         store_error=store_errors[0] if store_errors else "",
         unknown_segments=LineageMark.objects.values_list("unknown_segments", flat=True).first() or 0,
     )
+
+
+def _letters_recovered_ms_ago(wall_ms: int) -> int | None:
+    """Return how long ago dead letters were recovered, None if that is no news; they are of all tenants."""
+    at_ms = last_counted_ms(RECOVERED) if confined_tenants() is None else None
+    return wall_ms - at_ms if at_ms and at_ms > wall_ms - RECOVERY_SHOWN_MS else None
 
 
 def _paused(scopes: Sequence[PausedScope]) -> list[str]:

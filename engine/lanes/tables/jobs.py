@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,6 +16,7 @@ FUNCTIONS = ("sum", "min", "max", "count", "distinct")
 """Functions of roll-up metrics; ``distinct`` keeps a sketch of the values, ``count`` counts rows."""
 TIME_UNITS = ("", "s", "ms", "us", "ns")
 """Units of integer time columns since 1970; "" for timestamp and date columns."""
+_OUTPUT_NAME = re.compile(rf"lithify-[{ulids.ALPHABET}]{{{ulids.LENGTH}}}\.parquet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,11 @@ class RollUp:
     dimensions: tuple[str, ...]
     metrics: tuple[Metric, ...]
     granularity_ms: int = 0
+
+
+def is_output_name(path: str) -> bool:
+    """Return whether a path ends in a name that ``TableMergeSpec.output_path`` gives."""
+    return _OUTPUT_NAME.fullmatch(path.rpartition("/")[2]) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

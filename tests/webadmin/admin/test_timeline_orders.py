@@ -39,7 +39,7 @@ def fragmented(days: int = 10, files: int = 24) -> DataSource:
                 partition=number,
                 size_bytes=5 * MB,
                 row_count=1_000,
-                came_in=1,
+                added_sequence=1,
                 created_at_ms=1,
             )
             for number in range(files)

@@ -51,6 +51,12 @@ IDLE = Standing(
             ["bad", "good"],
             "Pushes are refused: 2 segment writers could not store segments at the last attempt: put 'segments/1'",
         ),
+        ({"waiting_letters": 2}, ["warn", "good"], "2 dead letters wait: written, and not in the index yet."),
+        (
+            {"letters_recovered_ms_ago": 40_000},
+            ["quiet", "good"],
+            "Dead letters recovered 40 s ago: pushes that writers",
+        ),
         ({"tables": 1, "bad_files": 1}, ["warn", "good"], "1 file of tables kept out: cannot be read"),
         ({"waiting_queues": 3, "next_ready_in_ms": 24_000}, ["good"], "3 queues filling; the next is ready in 24 s."),
         ({"running_jobs": 2, "live_jobs": 2}, ["busy"], "Work goes on: 2 jobs running."),

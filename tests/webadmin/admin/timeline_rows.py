@@ -210,7 +210,7 @@ def _files(source: DataSource, chunks: list[Chunk], coming: Registration, now_ms
             last_ms=chunks[place].end_ms - 1,
             facts={"row_groups": 1},
             registration=coming,
-            came_in=12,
+            added_sequence=12,
             created_at_ms=now_ms,
             reason="footer that lies" if state == SegmentState.QUARANTINED else "",
         )

@@ -1,12 +1,14 @@
 """Allowed locations of stores: below an allowed root, and no store within another.
 
-Stores that overlap delete each other's objects: each treats unknown objects as its own leftovers.
+Stores that overlap delete each other's objects: each treats unknown objects as its own leftovers. Objects that the
+catalog imported without a copy must not be in a table or bucket, where compaction deletes what it replaced.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from django.apps import apps
 from django.conf import settings
@@ -18,6 +20,12 @@ from webadmin.base.database.advisory_lock import lock_until_end
 PLACES_LOCK = 1
 OBJECTS = "OBJECT_STORE_URL"
 TABLES = "TABLES_URL"
+SETTINGS_COUNT = 2
+"""Number of stores that are settings, which ``used_stores`` yields first."""
+DELETES_IMPORTED = (
+    "compaction deletes objects that it replaced, while commits name them: use a copy of the folder, or delete the "
+    "repository and wait for its grace period"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +51,56 @@ class UsedStore:
     def conflicts_with(self, other: UsedStore) -> bool:
         """Return whether the stores are the same, or one is within the other where that is not allowed."""
         return self.place.overlaps(other.place) and not (self.may_hold(other) or other.may_hold(self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedObjects:
+    """Objects that a repository of the catalog imported without a copy: a key, or all keys with this prefix."""
+
+    repository: str
+    tenant: str
+    folder_url: str
+    key: str
+    is_prefix: bool
+
+    @property
+    def name(self) -> str:
+        url = urlsplit(self.folder_url)._replace(query="").geturl()
+        return f"objects that the repository {self.repository} imported from {url.rstrip('/')}/{self.key}"
+
+    def are_in(self, place: StoreLocation) -> bool:
+        """Return whether objects of this import may be in a place."""
+        folder = locate_store(self.folder_url)
+        if folder.server != place.server:
+            return place.server == "*" and bool(folder.server)
+        path = "".join(f"{part}/" for part in folder.parts) + self.key
+        inner = "".join(f"{part}/" for part in place.parts)
+        return path.startswith(inner) or (self.is_prefix and inner.startswith(path))
+
+
+def imported_objects() -> Iterator[ImportedObjects]:
+    """Yield what the repositories of the catalog have imported, repositories that can be restored included."""
+    columns = ("repository__tenant", "repository__name", "folder_url", "key", "is_prefix")
+    rows = apps.get_model("catalog", "ImportedPlace").objects.order_by("id")
+    for tenant, name, folder_url, key, is_prefix in rows.values_list(*columns).iterator():
+        yield ImportedObjects(
+            repository=f"{tenant}/{name}", tenant=tenant, folder_url=folder_url, key=key, is_prefix=is_prefix
+        )
+
+
+def imports_in_new_store(url: str) -> ImportedObjects | None:
+    """Return imported objects that a new table or bucket would merge and delete, None if there are none."""
+    place = locate_store(url)
+    return next((imported for imported in imported_objects() if imported.are_in(place)), None)
+
+
+def imports_in_stores() -> Iterator[tuple[UsedStore, ImportedObjects]]:
+    """Yield the tables and buckets with the imported objects in their places."""
+    compacted = list(used_stores())[SETTINGS_COUNT:]
+    for imported in imported_objects() if compacted else ():
+        for used in compacted:
+            if imported.are_in(used.place):
+                yield used, imported
 
 
 def used_stores() -> Iterator[UsedStore]:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from webadmin.base.access.store_places import conflicts, root_refusal, used_stores
+from webadmin.base.access.store_places import (
+    DELETES_IMPORTED,
+    SETTINGS_COUNT,
+    conflicts,
+    imports_in_stores,
+    root_refusal,
+    used_stores,
+)
 from webadmin.embedded.deployment.findings import Finding, Level
 
 NAME = "store_places"
-SETTINGS_COUNT = 2
 
 
 def check_store_places() -> Iterator[Finding]:
@@ -21,6 +27,14 @@ def check_store_places() -> Iterator[Finding]:
             level=Level.ERROR,
             found=f"{one.name} ({one.url}) and {other.name} ({other.url}) overlap: each may delete the other's objects",
             advice="pause the table or bucket, move one of both to a place of its own, and change its setting",
+        )
+    for used, imported in imports_in_stores():
+        is_usable = False
+        yield Finding(
+            name=NAME,
+            level=Level.ERROR,
+            found=f"{used.name} ({used.url}) holds {imported.name}: {DELETES_IMPORTED}",
+            advice="pause the table or bucket, import a copy of the objects instead, and delete the repository",
         )
     adopted = list(used_stores())[SETTINGS_COUNT:]
     for store in adopted:

@@ -283,6 +283,27 @@ class CondemnedObject(models.Model):
         return self.address
 
 
+class ImportedPlace(models.Model):
+    """An object, or (``is_prefix``) all objects whose key has this prefix, that a repository imported without a copy.
+
+    ``folder_url`` is the store of ``key``. Commits name these objects until the repository's rows are deleted, so no
+    table and no bucket may be there. The row is written before the objects are listed.
+    """
+
+    repository = models.ForeignKey(Repository, on_delete=models.CASCADE, related_name="imported_places")
+    folder_url = models.TextField()
+    key = models.TextField(blank=True)
+    is_prefix = models.BooleanField()
+
+    objects = ConfinedManager("repository__tenant")
+
+    class Meta:
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return self.key
+
+
 class BranchLoad(models.Model):
     """Approximate counts of writes to a branch by all processes since its last compaction or commit."""
 

@@ -52,7 +52,7 @@ def explain_segment(row: Segment) -> Explanation:
     """Explain one file."""
     subject = f"File {row.path} of {row.source}"
     if row.state == SegmentState.VISIBLE:
-        if row.arrived_bytes > row.source.published:
+        if row.added_sequence > row.source.published:
             return Explanation(
                 subject=subject,
                 state="coming",

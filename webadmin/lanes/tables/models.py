@@ -189,7 +189,7 @@ class Segment(models.Model):
     made_by = models.ForeignKey("tables.Task", null=True, on_delete=models.PROTECT, related_name="outputs")
     replaced_by = models.ForeignKey("tables.Task", null=True, on_delete=models.PROTECT, related_name="replaced")
     reason = models.CharField(max_length=REASON_MAX, blank=True)
-    arrived_bytes = models.PositiveBigIntegerField()
+    added_sequence = models.PositiveBigIntegerField()
     replaced_in = models.PositiveBigIntegerField(null=True)
     unlinked_at_ms = models.BigIntegerField(null=True)
     created_at_ms = models.BigIntegerField()

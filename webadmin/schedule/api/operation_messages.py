@@ -155,7 +155,7 @@ def parked_to_json(jobs: Any) -> list[dict[str, Any]]:
             "failures": job.failures,
             "attempts": job.attempt_count,
             "bytes": job.source_bytes,
-            "blocks": list(job.spec["sources"]),
+            "blocks": list(job.spec.get("sources", ())),  # jobs of branches have none
         }
         for job in jobs.annotate(attempt_count=Count("attempts"))
     ]

@@ -169,7 +169,7 @@ class CancelView(JobsView):
 class GiveBlocksBackView(JobsView):
     """Ending parked jobs."""
 
-    @extend_schema(operation_id="return_job_blocks", **JOB_ORDER)
+    @extend_schema(operation_id="give_blocks_back", **JOB_ORDER)
     def post(self, request: Request) -> Response:
         """End parked jobs and plan their blocks anew, or preview it."""
         _, wanted, order = self.read_jobs()

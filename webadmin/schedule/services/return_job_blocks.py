@@ -26,7 +26,7 @@ def return_job_blocks(wanted: JobFilter, *, order: Order) -> OperationOutcome:
     """End parked jobs and return their blocks; quarantined ones are left. Raises FilterEmpty."""
     return change_jobs(
         JobOrder(
-            action="return_job_blocks",
+            action="give_blocks_back",
             among=Job.objects.filter(state=JobState.PARKED),
             their_state="parked",
             choose=_choose,

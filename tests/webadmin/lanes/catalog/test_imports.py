@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -12,13 +14,20 @@ from engine.formats.ranges.object_entry import ObjectEntry
 from engine.storage import ObjectNotFound
 from tests.webadmin.lanes.catalog.short import ORDER, SAID, Catalog, value
 from webadmin.base.access.tenant_places import place_of_tenant
+from webadmin.embedded.deployment.findings import Level
+from webadmin.embedded.deployment.store_places import check_store_places
 from webadmin.lanes.catalog.errors import AddressRefused, DirtyBranch, ImportRefused
+from webadmin.lanes.catalog.models import ImportedPlace, Repository
 from webadmin.lanes.catalog.object_places import address_of, object_at, physical_address_of
 from webadmin.lanes.catalog.places import catalog_store, data_prefix_of
-from webadmin.lanes.catalog.services.import_objects import ImportSource, import_objects
+from webadmin.lanes.catalog.services.import_objects import ImportSource, check_sources, import_objects
 from webadmin.lanes.catalog.services.read_objects import get_entry
+from webadmin.lanes.catalog.services.repositories import delete_repository
+from webadmin.lanes.tables.errors import TableRefused
 from webadmin.lanes.tables.models import DataSource
+from webadmin.lanes.tables.services.sources import NewTable, create_table
 from webadmin.lanes.tsdb.models import Bucket
+from webadmin.lanes.tsdb.services.buckets import BucketRefused, adopt_bucket
 
 
 @pytest.fixture
@@ -166,3 +175,117 @@ def test_an_imported_object_that_became_a_link_is_not_read(catalog: Catalog, fol
     store, key = object_at(catalog.repository, entry)
     with pytest.raises(ObjectNotFound, match="symbolic link"):
         store.get(key)
+
+
+COMPACTED = "compaction deletes objects that it replaced"
+
+
+def adopt(url: str) -> None:
+    create_table(NewTable(tenant="acme", name="events", url=url, time_column="ts"), order=ORDER)
+
+
+@pytest.mark.parametrize("place", ["data", "data/deeper", "", "data2"])
+def test_no_table_and_no_bucket_is_adopted_where_objects_were_imported(
+    catalog: Catalog, folder: str, place: str, settings: LazySettings
+) -> None:
+    """The catalog names the originals, which compaction would delete."""
+    sources = [
+        ImportSource(url=f"{folder}/data/", destination="in/"),
+        ImportSource(url=f"{folder}/data2/c", destination="c", is_prefix=False),
+    ]
+    import_objects(catalog.repository, "main", sources, SAID, order=ORDER)
+    url = f"{folder}/{place}".rstrip("/")
+    Path(url.removeprefix("file://")).mkdir(exist_ok=True)
+    imported = "data2/c" if place == "data2" else "data/"
+    named = f"holds objects that the repository {catalog.repository} imported from {folder}/{imported}: {COMPACTED}"
+    with pytest.raises(TableRefused, match=re.escape(named)):
+        adopt(url)
+    settings.TABLES_URL = f"{folder}-elsewhere"
+    settings.STORE_ROOTS = [folder]
+    with pytest.raises(BucketRefused, match=re.escape(named)):
+        adopt_bucket(url=url, layout="thanos", name="metrics", order=ORDER)
+    assert not DataSource.objects.exists()
+    assert not Bucket.objects.exists()
+
+
+def test_a_folder_beside_imported_objects_is_adopted(catalog: Catalog, folder: str) -> None:
+    sources = [
+        ImportSource(url=f"{folder}/data/", destination="in/"),
+        ImportSource(url=f"{folder}/other", destination="c", is_prefix=False),
+    ]
+    import_objects(catalog.repository, "main", sources, SAID, order=ORDER)
+    adopt(f"{folder}/data2")
+    assert [source.url for source in DataSource.objects.all()] == [f"{folder}/data2"]
+
+
+def test_a_prefix_that_is_no_folder_holds_all_folders_that_begin_with_it(catalog: Catalog, folder: str) -> None:
+    source = ImportSource(url=f"{folder}/data", destination="in/")
+    import_objects(catalog.repository, "main", [source], SAID, order=ORDER)
+    for name in ("data", "data2", "data-of-tomorrow"):
+        with pytest.raises(TableRefused, match=COMPACTED):
+            adopt(f"{folder}/{name}")
+
+
+def test_a_folder_is_free_again_after_the_import_failed_or_its_repository_is_gone(
+    catalog: Catalog, folder: str
+) -> None:
+    def stop(taken: int) -> None:
+        with pytest.raises(TableRefused, match=COMPACTED):
+            adopt(f"{folder}/data")
+        raise ZeroDivisionError
+
+    source = ImportSource(url=f"{folder}/data/", destination="in/")
+    with pytest.raises(ZeroDivisionError):
+        import_objects(catalog.repository, "main", [source], SAID, order=ORDER, progress=stop)
+    adopt(f"{folder}/data")
+    DataSource.objects.all().delete()
+    import_objects(catalog.repository, "main", [source], SAID, order=ORDER)
+    delete_repository(catalog.repository, order=ORDER)
+    with pytest.raises(TableRefused, match=COMPACTED):
+        adopt(f"{folder}/data")
+    Repository.objects.all().delete()
+    adopt(f"{folder}/data")
+
+
+def test_a_table_that_is_adopted_while_an_import_begins_is_seen(
+    catalog: Catalog, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table is adopted after the first check of the sources, and before the place of the import is recorded."""
+
+    def checked(repository: Repository, sources: Sequence[ImportSource]) -> list[str]:
+        keys = check_sources(repository, sources)
+        adopt(f"{folder}/data")
+        return keys
+
+    monkeypatch.setattr("webadmin.lanes.catalog.services.import_objects.check_sources", checked)
+    source = ImportSource(url=f"{folder}/data/", destination="in/")
+    with pytest.raises(ImportRefused, match="the place of table acme/events"):
+        import_objects(catalog.repository, "main", [source], SAID, order=ORDER)
+    assert not ImportedPlace.objects.exists()
+
+
+def test_repeated_imports_are_recorded_once(catalog: Catalog, folder: str) -> None:
+    single = ImportSource(url=f"{folder}/data/a", destination="k", is_prefix=False)
+    import_objects(catalog.repository, "main", [single], SAID, order=ORDER)
+    again = ImportSource(url=f"{folder}/data/a", destination="other", is_prefix=False)
+    import_objects(catalog.repository, "main", [again], SAID, order=ORDER)
+    assert [place.key for place in ImportedPlace.objects.all()] == ["data/a"]
+    prefix = ImportSource(url=f"{folder}/data/", destination="in/")
+    import_objects(catalog.repository, "main", [prefix], SAID, order=ORDER)
+    other = ImportSource(url=f"{folder}/other", destination="z", is_prefix=False)
+    import_objects(catalog.repository, "main", [other], SAID, order=ORDER)
+    assert [(place.key, place.is_prefix) for place in ImportedPlace.objects.all()] == [
+        ("data/", True),
+        ("other", False),
+    ]
+
+
+def test_the_check_of_the_deployment_names_tables_that_hold_imported_objects(catalog: Catalog, folder: str) -> None:
+    source = ImportSource(url=f"{folder}/data/", destination="in/")
+    import_objects(catalog.repository, "main", [source], SAID, order=ORDER)
+    DataSource.objects.create(tenant="acme", name="beside", url=f"{folder}/data2", time_column="ts")
+    assert not [found for found in check_store_places() if "imported" in found.found]
+    DataSource.objects.create(tenant="acme", name="events", url=f"{folder}/data", time_column="ts")
+    [found] = [found for found in check_store_places() if found.level is Level.ERROR]
+    named = f"table acme/events ({folder}/data) holds objects that the repository {catalog.repository} imported"
+    assert found.found.startswith(named)

@@ -9,14 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from django.db import transaction
+
 from engine.formats.ranges.errors import UnsortedKeys
 from engine.formats.ranges.model import Row, key_of
 from engine.formats.ranges.object_entry import ObjectEntry
 from engine.storage import ObjectInfo, ObjectNotFound, ObjectStore
-from webadmin.base.access.store_places import store_in_folder
+from webadmin.base.access.store_places import lock_places, store_in_folder
 from webadmin.base.access.tenant_places import place_of_tenant
 from webadmin.lanes.catalog.errors import ImportRefused
-from webadmin.lanes.catalog.models import Commit, Repository
+from webadmin.lanes.catalog.models import Commit, ImportedPlace, Repository
 from webadmin.lanes.catalog.object_places import key_in_tenants_folder, tenants_store, url_in
 from webadmin.lanes.catalog.services.commits import NewCommit
 from webadmin.lanes.catalog.services.move_heads import import_entries
@@ -54,6 +56,19 @@ def import_objects(
     Raises ImportRefused, AddressRefused, InvalidEntryKey, and the errors of moving a head.
     """
     keys = check_sources(repository, sources)
+    with _recorded_places(repository, keys, sources):
+        return _import(repository, branch_name, keys, sources, new, order, progress)
+
+
+def _import(
+    repository: Repository,
+    branch_name: str,
+    keys: Sequence[str],
+    sources: Sequence[ImportSource],
+    new: NewCommit,
+    order: Order,
+    progress: Callable[[int], None],
+) -> Commit:
     store = tenants_store(repository)
 
     @contextmanager
@@ -92,6 +107,45 @@ def _refuse_stores(repository: Repository, key: str, source: ImportSource) -> No
             f"{source.url} is, holds or lies in the place of {named}, where compaction deletes objects: copy them to a "
             "folder of their own and import that"
         )
+
+
+@contextmanager
+def _recorded_places(repository: Repository, keys: Sequence[str], sources: Sequence[ImportSource]) -> Iterator[None]:
+    """Record the places of an import while it runs, and afterwards unless it fails.
+
+    From then on no table or bucket is adopted there; one that was adopted since ``check_sources`` is refused here.
+    """
+    folder_url = place_of_tenant(repository.tenant)
+    with transaction.atomic():
+        lock_places()
+        for key, source in zip(keys, sources, strict=True):
+            _refuse_stores(repository, key, source)
+        own = ImportedPlace.objects.bulk_create(
+            ImportedPlace(repository=repository, folder_url=folder_url, key=key, is_prefix=source.is_prefix)
+            for key, source in zip(keys, sources, strict=True)
+        )
+    ids = [place.pk for place in own]
+    try:
+        yield
+    except BaseException:
+        ImportedPlace.objects.filter(pk__in=ids).delete()
+        raise
+    _remove_covered(repository, own)
+
+
+def _remove_covered(repository: Repository, own: Sequence[ImportedPlace]) -> None:
+    """Remove earlier places that a new import contains, since imports are repeated."""
+    earlier = ImportedPlace.objects.filter(
+        repository=repository, folder_url=own[0].folder_url, pk__lt=min(place.pk for place in own)
+    )
+    single = {place.key for place in own if not place.is_prefix}
+    prefixes = tuple(place.key for place in own if place.is_prefix)
+    covered = [
+        pk
+        for pk, key, is_prefix in earlier.values_list("pk", "key", "is_prefix")
+        if key.startswith(prefixes) or (not is_prefix and key in single)
+    ]
+    ImportedPlace.objects.filter(pk__in=covered).delete()
 
 
 def _rows_of(repository: Repository, store: ObjectStore, key: str, source: ImportSource) -> Iterator[Row]:

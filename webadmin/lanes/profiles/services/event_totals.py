@@ -12,6 +12,7 @@ from webadmin.lanes.profiles.models import SweptTotal
 
 LETTERS = "letter."
 """Prefix of the results of recovering dead letters."""
+RECOVERED = f"{LETTERS}recovered"
 OBJECTS = "object."
 """Prefix of the results of deleting removed blocks' objects."""
 REPEATED = "repeated."
@@ -31,6 +32,12 @@ def count_swept(what: str, count: int) -> None:
     with transaction.atomic():
         SweptTotal.objects.get_or_create(what=what)
         SweptTotal.objects.filter(what=what).update(count=F("count") + count, at=at)
+
+
+def last_counted_ms(what: str) -> int | None:
+    """Return the database's wall-clock time of the last event, None if there was none."""
+    at = SweptTotal.objects.filter(what=what).values_list("at", flat=True).first()
+    return round(at.timestamp() * 1000) if at else None
 
 
 def totals(group: str) -> dict[str, int]:

@@ -20,9 +20,18 @@ from engine.lanes.tables.plain.manifest import POINTER, read_pointer
 from engine.storage import ObjectNotFound, ObjectStore
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.models import DataSource, Segment
+from webadmin.lanes.tables.services.lost_history import (
+    FileFilter,
+    LostHistory,
+    filter_of,
+    follow_lost_history,
+    read_lost_history,
+    unregistered_files,
+)
 from webadmin.lanes.tables.services.pause_foreign import pause_foreign
 from webadmin.lanes.tables.services.publish_manifest import continue_behind_pointer, publish_manifest
 from webadmin.lanes.tables.services.read_files import OfferedFile, ReadFile
+from webadmin.lanes.tables.services.register_files import known_files
 from webadmin.lanes.tables.services.settle_failures import quarantine
 from webadmin.lanes.tables.services.sources import NewTable, create_table, find_table
 from webadmin.lanes.tables.services.take_files import FILES_MAX, check_folders, record_bad_files, take_files
@@ -88,6 +97,10 @@ def rescan_table(source: DataSource, store: ObjectStore, *, order: Order, say: S
 
 def _walk(source: DataSource, store: ObjectStore, order: Order, say: Say) -> Adoption:
     adoption = Adoption(table=str(source), url=source.url)
+    lost = read_lost_history(source, store)
+    filtered = filter_of(source, lost, has_pointer=read_pointer(store) is not None)
+    if lost is not None and not order.is_dry_run:
+        follow_lost_history(source, lost, order=order)
     adoption.unchecked = list(check_folders(source, store, (), is_dry_run=order.is_dry_run))
     keys: tuple[str, ...] | None = tuple(source.partition_columns) or None
     seen: set[str] = set()
@@ -102,7 +115,7 @@ def _walk(source: DataSource, store: ObjectStore, order: Order, say: Say) -> Ado
         if order.is_dry_run and adoption.files > DRY_RUN_FILES_MAX:
             continue
         keys, fitting = _fitting(source, batch, keys, order, adoption)
-        _take(source, store, fitting, order, adoption)
+        _take(source, store, _wanted(source, fitting, filtered, adoption), order, adoption)
         say(f"{adoption.files} files: " + ", ".join(f"{count} {name}" for name, count in adoption.statuses.items()))
     adoption.skipped = store.usage.skipped() - skipped_before
     if keys is not None and not order.is_dry_run:
@@ -120,9 +133,40 @@ def _walk(source: DataSource, store: ObjectStore, order: Order, say: Say) -> Ado
     elif not order.is_dry_run:
         if adoption.gone:
             _keep_out_gone(source, adoption.gone, order)
-        continue_behind_pointer(source, store)
-        adoption.sequence = publish_manifest(source, store).sequence
+        adoption.sequence = _publish(source, store, lost, adoption)
     return adoption
+
+
+def _publish(source: DataSource, store: ObjectStore, lost: LostHistory | None, adoption: Adoption) -> int:
+    """Publish the table and return the sequence; 0 if files of a lost history could not be registered."""
+    if lost is not None:
+        if missing := unregistered_files(source, lost):
+            for path in missing:
+                _note(
+                    adoption,
+                    path,
+                    "not_published",
+                    f"{path}: the lost history's manifest names it: nothing is "
+                    "published until a rescan can register it",
+                )
+            return 0
+        continue_behind_pointer(source, lost.pointer, lost.live.values())
+    return publish_manifest(source, store).sequence
+
+
+def _wanted(
+    source: DataSource, files: Sequence[FoundFile], filtered: FileFilter, adoption: Adoption
+) -> list[FoundFile]:
+    """Return the files to register or to recognise; note those that are left out."""
+    known = known_files(source, [file.path for file in files])
+    wanted = []
+    for file in files:
+        refusal = None if file.path in known else filtered.refusal(file.path)
+        if refusal is None:
+            wanted.append(file)
+        else:
+            _note(adoption, file.path, *refusal)
+    return wanted
 
 
 def _is_there(store: ObjectStore, path: str) -> bool:

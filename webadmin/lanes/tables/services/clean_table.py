@@ -16,7 +16,7 @@ from engine.storage import ObjectStore, StorageError
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.column_sizes import REASON_MAX
 from webadmin.lanes.tables.models import DataSource, Policy, Segment
-from webadmin.lanes.tables.services.publish_manifest import is_shown
+from webadmin.lanes.tables.services.publish_manifest import is_shown, lost_pointer
 from webadmin.lanes.tables.services.take_files import check_folders
 from webadmin.lanes.tables.states import SegmentState, TaskState
 from webadmin.lanes.tables.task_models import DiscardedOutput, Manifest, TaskChunk
@@ -70,7 +70,8 @@ def clean_table(source: DataSource, store: ObjectStore) -> CleanReport:
         for manifest in old:
             batches.allow_next()
             _delete_manifest(manifest, store, now_ms, report)
-    for output in waste:
+    # A result that this database discarded may be in the table by a history that it lost.
+    for output in waste if waste and lost_pointer(source, store) is None else ():
         _delete_output(output, store, now_ms, report, batches)
     return report
 

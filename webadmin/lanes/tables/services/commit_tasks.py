@@ -159,7 +159,7 @@ class _Commit:
                 last_ms=file.max_time_ms,
                 checksum=f"crc32c:{file.crc32c:08x}",
                 made_by=self.task,
-                arrived_bytes=self.sequence,
+                added_sequence=self.sequence,
                 created_at_ms=self.now_ms,
             )
             for place, file in enumerate(outputs)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from django.db import transaction
@@ -23,6 +24,7 @@ from engine.lanes.tables.plain.manifest import (
     ManifestFile,
     Pointer,
     encode_manifest,
+    manifest_key,
     read_pointer,
     write_manifest,
 )
@@ -125,15 +127,36 @@ def visible_manifest(source: DataSource) -> EncodedManifest | None:
 
 
 def _publish(source: DataSource, store: ObjectStore, manifest: EncodedManifest) -> None:
+    if lost := lost_pointer(source, store):
+        raise PointerAhead(_unknown_pointer(lost, manifest.sequence))
+    sha256 = hashlib.sha256(manifest.data).hexdigest()
+    _note_written(source, manifest, sha256)
     try:
         pointer = write_manifest(store, manifest)
     except ManifestExists as error:  # no pointer refers to it, so no reader sees it
         log.warning("manifest_exists table=%s reason=%s", source, error)
+        Manifest.objects.filter(source=source, sequence=manifest.sequence, published_at_ms=None).delete()
         DataSource.objects.filter(id=source.id, sequence=manifest.sequence).update(sequence=F("sequence") + 1)
         return
-    if pointer.sequence > manifest.sequence or pointer.sha256 != hashlib.sha256(manifest.data).hexdigest():
+    if pointer.sequence > manifest.sequence or pointer.sha256 != sha256:
         raise PointerAhead(_unknown_pointer(pointer, manifest.sequence))
     _note(source, manifest, pointer)
+
+
+def _note_written(source: DataSource, manifest: EncodedManifest, sha256: str) -> None:
+    """Record a manifest before the pointer names it, so that a publisher that is killed leaves no unknown pointer."""
+    Manifest.objects.update_or_create(
+        source=source,
+        sequence=manifest.sequence,
+        defaults={
+            "path": manifest_key(manifest.sequence),
+            "sha256": sha256,
+            "file_count": manifest.file_count,
+            "byte_count": manifest.byte_count,
+            "row_count": manifest.row_count,
+            "written_at_ms": dialect.clock_ms(),
+        },
+    )
 
 
 def _unknown_pointer(pointer: Pointer, sequence: int) -> str:
@@ -144,20 +167,40 @@ def _unknown_pointer(pointer: Pointer, sequence: int) -> str:
     )
 
 
-def continue_behind_pointer(source: DataSource, store: ObjectStore) -> None:
-    """Continue the sequence after a pointer unknown to the database; a known pointer is left unchanged.
+def lost_pointer(source: DataSource, store: ObjectStore) -> Pointer | None:
+    """Return the pointer if it names a manifest of a history that the database does not know, else None.
 
-    Only for callers that listed the whole folder. Raises PointerAhead if no sequence is left, BadObject, StorageError.
+    An older pointer, which somebody put back, is not of a lost history. Raises BadObject, StorageError.
     """
     pointer = read_pointer(store)
-    if pointer is None:
-        return
+    if pointer is None or pointer.sequence < _sequences(source)[1] or _is_known(source, pointer):
+        return None
+    return pointer
+
+
+def continue_behind_pointer(source: DataSource, pointer: Pointer, files: Collection[ManifestFile]) -> None:
+    """Record the manifest of a lost history, whose files these are, and continue the sequence after it.
+
+    Only for callers that registered its files. Raises PointerAhead if no sequence is left.
+    """
+    if pointer.sequence >= SEQUENCE_MAX:
+        raise PointerAhead(f"the pointer names manifest {pointer.sequence}, the last one there can be")
+    now_ms = dialect.clock_ms()
     with transaction.atomic():
         row = dialect.locked(DataSource.objects.filter(id=source.id)).get()
-        if pointer.sequence < row.published or _is_known(row, pointer):
-            return
-        if pointer.sequence >= SEQUENCE_MAX:
-            raise PointerAhead(f"the pointer names manifest {pointer.sequence}, the last one there can be")
+        Manifest.objects.update_or_create(
+            source=row,
+            sequence=pointer.sequence,
+            defaults={
+                "path": pointer.manifest,
+                "sha256": pointer.sha256,
+                "file_count": len(files),
+                "byte_count": sum(file.size for file in files),
+                "row_count": sum(file.rows for file in files),
+                "written_at_ms": now_ms,
+                "published_at_ms": now_ms,
+            },
+        )
         DataSource.objects.filter(id=row.id).update(sequence=max(row.sequence, pointer.sequence) + 1)
     log.warning("pointer_passed table=%s pointer=%d sequence=%d", row, pointer.sequence, row.sequence)
 

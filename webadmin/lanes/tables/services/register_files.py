@@ -299,7 +299,7 @@ def _row(call: _Call, stamp: Stamp, registration: Registration, sequence: int) -
         last_ms=fact.last_ms,
         checksum=fact.checksum,
         registration=registration,
-        arrived_bytes=sequence,
+        added_sequence=sequence,
         created_at_ms=call.now_ms,
     )
 
@@ -317,7 +317,7 @@ def _tombstone(call: _Call, interval: Interval, registration: Registration, sequ
         size_bytes=0,
         row_count=0,
         registration=registration,
-        arrived_bytes=sequence,
+        added_sequence=sequence,
         created_at_ms=call.now_ms,
     )
 

@@ -16,7 +16,14 @@ from engine.lanes.tables.plain.foreign_formats import check_place
 from engine.storage import open_store
 from engine.storage.locations import locate_store
 from webadmin.base.access.services import intern_tenants, record_audit
-from webadmin.base.access.store_places import conflict_of_new_store, folder_refusal, lock_places, root_refusal
+from webadmin.base.access.store_places import (
+    DELETES_IMPORTED,
+    conflict_of_new_store,
+    folder_refusal,
+    imports_in_new_store,
+    lock_places,
+    root_refusal,
+)
 from webadmin.base.access.tenant_places import place_of_tenant, shown_place_of_tenant
 from webadmin.base.database.dialect import locked
 from webadmin.lanes.tables.column_sizes import COLUMN_MAX, NAME_MAX, URL_MAX
@@ -114,6 +121,9 @@ def _refuse_overlap(url: str, tenant: str, is_confined: bool) -> None:
         # A tenant may learn the names of its own tables only.
         named = f": {other.name}" if not is_confined or other.is_table_of(tenant) else ""
         raise TableExists(f"{url} is, holds or lies in the place of another store{named}")
+    if imported := imports_in_new_store(url):
+        holds = imported.name if not is_confined or imported.tenant == tenant else "imported objects"
+        raise TableRefused(f"{url} holds {holds}: {DELETES_IMPORTED}")
 
 
 def alter_table(source: DataSource, changes: Mapping[str, Any], *, order: Order) -> dict[str, Any]:

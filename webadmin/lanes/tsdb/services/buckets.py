@@ -13,7 +13,14 @@ from engine.lanes.tsdb.buckets.layout import LAYOUTS
 from engine.schedule.errors import PolicyRefused
 from engine.storage import open_store
 from webadmin.base.access.services import record_audit
-from webadmin.base.access.store_places import conflict_of_new_store, folder_refusal, lock_places, root_refusal
+from webadmin.base.access.store_places import (
+    DELETES_IMPORTED,
+    conflict_of_new_store,
+    folder_refusal,
+    imports_in_new_store,
+    lock_places,
+    root_refusal,
+)
 from webadmin.base.database.dialect import locked
 from webadmin.lanes.tsdb.models import NAME_MAX, URL_MAX, Bucket, BucketTenant
 from webadmin.lanes.tsdb.policies import layout_of, policy_of
@@ -87,6 +94,8 @@ def check_adoption(*, url: str, layout: str, name: str = "", **settings: Any) ->
 def _refuse_overlap(url: str) -> None:
     if other := conflict_of_new_store(url, is_table=False):
         raise BucketRefused(f"{url} is, holds or lies in the place of another store: {other.name}, {other.url}")
+    if imported := imports_in_new_store(url):
+        raise BucketRefused(f"{url} holds {imported.name}: {DELETES_IMPORTED}")
 
 
 def change_bucket(bucket: Bucket, changes: Mapping[str, Any], *, order: Order) -> dict[str, Any]:
