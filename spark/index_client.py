@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from engine.protocol.errors import InvalidMessage
-from engine.query.block_query import Look, join_pages, look_from_json, query_to_json
+from engine.query.block_query import IndexSnapshot, index_snapshot_from_json, join_pages, query_to_json
 from engine.query.model import Question
 from spark.errors import IndexQueryFailed, IndexQueryRefused
 
@@ -39,7 +39,7 @@ def query_index(
     *,
     pause: Callable[[float], object] | None = None,
     transport: httpx.BaseTransport | None = None,
-) -> Look:
+) -> IndexSnapshot:
     """Return the blocks that a question covers; ``pause`` waits between attempts.
 
     Raises IndexQueryRefused if the service rejects the query, has no such tenant or has more than PAGES_MAX pages, and
@@ -76,7 +76,9 @@ class _IndexMoved(Exception):
     """The cursor of the last page is no longer valid."""
 
 
-def _pages(http: httpx.Client, tenant: str, question: Question, pause: Callable[[float], object]) -> Iterator[Look]:
+def _pages(
+    http: httpx.Client, tenant: str, question: Question, pause: Callable[[float], object]
+) -> Iterator[IndexSnapshot]:
     cursor = ""
     for _ in range(PAGES_MAX):
         page = _page(http, tenant, question, cursor, pause)
@@ -87,7 +89,9 @@ def _pages(http: httpx.Client, tenant: str, question: Question, pause: Callable[
     raise IndexQueryRefused(f"{http.base_url}: more than {PAGES_MAX} pages of blocks: query a shorter time range")
 
 
-def _page(http: httpx.Client, tenant: str, question: Question, cursor: str, pause: Callable[[float], object]) -> Look:
+def _page(
+    http: httpx.Client, tenant: str, question: Question, cursor: str, pause: Callable[[float], object]
+) -> IndexSnapshot:
     for attempt in range(ATTEMPTS_MAX - 1):
         try:
             return _read_page(http, tenant, question, cursor)
@@ -98,10 +102,10 @@ def _page(http: httpx.Client, tenant: str, question: Question, cursor: str, paus
     return _read_page(http, tenant, question, cursor)
 
 
-def _read_page(http: httpx.Client, tenant: str, question: Question, cursor: str) -> Look:
+def _read_page(http: httpx.Client, tenant: str, question: Question, cursor: str) -> IndexSnapshot:
     response = _send(http, query_to_json(tenant, question, cursor))
     try:
-        return look_from_json(response, question)
+        return index_snapshot_from_json(response, question)
     except InvalidMessage as error:
         raise _Unusable(f"{http.base_url}: the response has an unknown format: {error}") from error
 

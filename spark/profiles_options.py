@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from engine.core.errors import LithifyError
 from engine.formats.profile_block.selectors import parse_selector
 from engine.query.model import Question
-from engine.query.sample_batches import DEFAULT_COLUMNS, SampleWish
+from engine.query.sample_batches import DEFAULT_COLUMNS, SampleColumns
 from engine.query.shares import SHARE_BYTES
 from engine.settings.node import SourceSettings
 from engine.storage import open_store
@@ -44,7 +44,7 @@ class SourceOptions:
 
     tenant: str
     question: Question
-    wish: SampleWish
+    wish: SampleColumns
     skips_damage: bool
     share_bytes: int
     url: str
@@ -101,9 +101,9 @@ def _question(options: Mapping[str, str]) -> Question:
     return Question(start_ms=start_ms, end_ms=end_ms - 1, matchers=matchers)
 
 
-def _wish(options: Mapping[str, str]) -> SampleWish:
+def _wish(options: Mapping[str, str]) -> SampleColumns:
     columns = _names(options["columns"]) if "columns" in options else DEFAULT_COLUMNS
-    wish = SampleWish(columns=columns, labels=_names(options["labels"]) if "labels" in options else None)
+    wish = SampleColumns(columns=columns, labels=_names(options["labels"]) if "labels" in options else None)
     try:
         wish.check()
     except LithifyError as error:

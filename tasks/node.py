@@ -168,7 +168,7 @@ class Node:
             build=VERSION,
             capacity=self.capacity(),
             updates=self._table.updates(),
-            heard=serial,
+            last_serial=serial,
         )
         sent_at = self._clock()
         try:

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 LOOPBACK = "127.0.0.1"
 READY_SECONDS = 60.0
 STOP_SECONDS = 30.0
-LOOK_SECONDS = 0.05
+CHECK_SECONDS = 0.05
 """Pause between two looks at something that gives no event; what decides is the state, not the pause."""
 
 
@@ -46,7 +46,7 @@ def wait_until(condition: Callable[[], object], what: str, seconds: float = READ
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
-        time.sleep(LOOK_SECONDS)
+        time.sleep(CHECK_SECONDS)
 
 
 class Process:

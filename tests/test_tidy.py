@@ -153,7 +153,7 @@ def test_every_compiled_module_is_tested_by_name_or_is_part_of_one_that_is() -> 
     sources = {path.stem: path.read_text() for path in TRACKED if path.suffix == ".pyx"}
     tested: set[str] = set()
     for name in sources:
-        if re.search(rf"\b_?{name.removeprefix('_')}\b", tests):  # by its own name or by that of its door
+        if re.search(rf"\b_?{name.removeprefix('_')}\b", tests):  # by its own name or by that of its loader
             tested |= _uses(name, sources)
     assert not set(sources) - tested
 

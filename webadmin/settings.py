@@ -66,7 +66,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "webadmin.ingest.doors_first.DoorsFirst",
+    "webadmin.ingest.ingest_middleware.IngestFastPathMiddleware",
     "webadmin.console.content_security.ContentSecurityMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",

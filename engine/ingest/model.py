@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.core.errors import LithifyError
-from engine.core.quick_values import quickly_built
+from engine.core.fast_dataclasses import fast_init
 from engine.formats.pprof.pprof import parse_profile
 from engine.formats.pprof.pprof_model import Profile
 from engine.formats.profile_block.model import Labels
@@ -54,7 +54,7 @@ class PushLimits:
     newer_than_now_max_ns: int = 600 * NANOSECONDS_PER_SECOND
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushedProfile:
     """A validated profile of a push: its series labels (sorted, with ``service_name``) and its content.

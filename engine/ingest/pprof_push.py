@@ -52,11 +52,11 @@ def pushed_pprof(
     """
     names = _display_names(config)
     profile, message = parsed_pprof(data, limits, budget)
-    mended = profile
-    for mend in (_with_file_in_name(spy), _with_function_ids(spy, names), _in_this_century(from_ns)):
-        mended = mend(mended)
-    labels = check_labels(push_labels(application, application.name, metric_of(mended, names), spy), limits)
-    return checked_profile(mended, message if mended is profile else None, labels, limits, now_ns=now_ns)
+    repaired = profile
+    for repair_profile in (_with_file_in_name(spy), _with_function_ids(spy, names), _in_this_century(from_ns)):
+        repaired = repair_profile(repaired)
+    labels = check_labels(push_labels(application, application.name, metric_of(repaired, names), spy), limits)
+    return checked_profile(repaired, message if repaired is profile else None, labels, limits, now_ns=now_ns)
 
 
 def metric_of(profile: Profile, display_names: Mapping[str, str]) -> str:
@@ -97,7 +97,7 @@ def _display_names(config: bytes) -> Mapping[str, str]:
 def _with_file_in_name(spy: str) -> Callable[[Profile], Profile]:
     """Return a repair that prepends the file to names, for interpreters' profilers that omit the module."""
 
-    def mend(profile: Profile) -> Profile:
+    def repair_profile(profile: Profile) -> Profile:
         if spy not in _FILENAME_SPIES:
             return profile
         strings = list(profile.strings)
@@ -120,18 +120,18 @@ def _with_file_in_name(spy: str) -> Callable[[Profile], Profile]:
                 strings.append(text)
         return replace(profile, strings=strings, functions=replace(profile.functions, names=names))
 
-    return mend
+    return repair_profile
 
 
 def _with_function_ids(spy: str, names: Mapping[str, str]) -> Callable[[Profile], Profile]:
     """Return a repair for the .NET profiler: no function ids, one function per location, ``-`` in sample types."""
 
-    def mend(profile: Profile) -> Profile:
+    def repair_profile(profile: Profile) -> Profile:
         if spy != _DOTNET_SPY and not (spy == "unknown" and "inuse-space" in names):
             return profile
         return _with_underscores(_with_ids_of_locations(profile))
 
-    return mend
+    return repair_profile
 
 
 def _with_ids_of_locations(profile: Profile) -> Profile:
@@ -159,10 +159,10 @@ def _with_underscores(profile: Profile) -> Profile:
 
 
 def _in_this_century(from_ns: int) -> Callable[[Profile], Profile]:
-    def mend(profile: Profile) -> Profile:
+    def repair_profile(profile: Profile) -> Profile:
         return replace(profile, time_ns=from_ns) if 0 < profile.time_ns < _YEAR_NS else profile
 
-    return mend
+    return repair_profile
 
 
 def _string(profile: Profile, ref: int) -> str:

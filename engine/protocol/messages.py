@@ -56,15 +56,15 @@ class JobUpdate:
 class PollRequest:
     """The request of a poll. ``capacity`` is the number of additional jobs that the worker can start now.
 
-    ``heard`` is the ``serial`` of the last response that the worker received, or 0 if no response was lost since. Jobs
-    that earlier responses assigned and ``updates`` does not name are not held by the worker.
+    ``last_serial`` is the ``serial`` of the last response that the worker received, or 0 if no response was lost since.
+    Jobs that earlier responses assigned and ``updates`` does not name are not held by the worker.
     """
 
     worker: str
     build: str
     capacity: int
     updates: tuple[JobUpdate, ...] = ()
-    heard: int = 0
+    last_serial: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,7 @@ def request_to_wire(request: PollRequest) -> dict[str, Any]:
         "build": request.build,
         "capacity": request.capacity,
         "updates": [_update_to_wire(update) for update in request.updates],
-        **({"heard": request.heard} if request.heard else {}),
+        **({"last_serial": request.last_serial} if request.last_serial else {}),
     }
 
 
@@ -60,7 +60,7 @@ def request_from_wire(data: object) -> PollRequest:
         build=fields.text("build", NAME_MAX),
         capacity=fields.integer("capacity", 0, CAPACITY_MAX),
         updates=updates,
-        heard=fields.integer("heard", 0, COUNT_MAX, default=0),
+        last_serial=fields.integer("last_serial", 0, COUNT_MAX, default=0),
     )
 
 

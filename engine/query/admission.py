@@ -19,7 +19,7 @@ from typing import Self
 
 from engine.query.errors import QueryAbandoned, QueryBusy, QueryTimedOut
 
-LOOK_SECONDS = 0.25
+CHECK_SECONDS = 0.25
 """Interval at which a waiting caller is checked for abandonment."""
 RETRY_SECONDS = 5
 
@@ -33,8 +33,8 @@ class MemoryBudget:
         self._waiting_max = waiting_max
         self._wait_seconds = wait_seconds
         self._changed = threading.Condition()
-        self._line: list[Asker] = []
-        self._for_room: list[Asker] = []
+        self._line: list[Caller] = []
+        self._for_room: list[Caller] = []
 
     @property
     def waiting(self) -> int:
@@ -42,60 +42,60 @@ class MemoryBudget:
         return len(self._line)
 
     @contextmanager
-    def turn(self, asker: Asker) -> Iterator[None]:
+    def turn(self, caller: Caller) -> Iterator[None]:
         """Queue, and be first inside the context. Raises QueryBusy, or the error that ends the caller's call."""
-        if asker.bytes_held:
+        if caller.bytes_held:
             yield
             return
         with self._changed:
             if len(self._line) > self._waiting_max:
                 raise QueryBusy(RETRY_SECONDS)
-            self._line.append(asker)
+            self._line.append(caller)
         try:
-            self._wait(asker, lambda: self._line[0] is asker)
+            self._wait(caller, lambda: self._line[0] is caller)
             yield
         finally:
             with self._changed:
-                self._line.remove(asker)
+                self._line.remove(caller)
                 self._changed.notify_all()
 
-    def take(self, asker: Asker, more: int) -> None:
+    def take(self, caller: Caller, more: int) -> None:
         """Wait for ``more`` bytes for a caller. Raises QueryBusy, or the error that ends the caller's call."""
         with self._changed:
-            self._for_room.append(asker)
+            self._for_room.append(caller)
             self._for_room.sort(key=lambda each: not each.bytes_held)  # stable: the first of equals stays so
             try:
-                self._wait(asker, lambda: self._has_room(asker, more))
+                self._wait(caller, lambda: self._has_room(caller, more))
                 self.bytes_held += more
-                asker.bytes_held += more
+                caller.bytes_held += more
             finally:
-                self._for_room.remove(asker)
+                self._for_room.remove(caller)
                 self._changed.notify_all()
 
-    def give_back(self, asker: Asker, bytes_kept: int) -> None:
+    def give_back(self, caller: Caller, bytes_kept: int) -> None:
         """Release the memory of a caller down to ``bytes_kept``."""
         with self._changed:
-            self.bytes_held -= asker.bytes_held - bytes_kept
-            asker.bytes_held = bytes_kept
+            self.bytes_held -= caller.bytes_held - bytes_kept
+            caller.bytes_held = bytes_kept
             self._changed.notify_all()
 
-    def _wait(self, asker: Asker, may_go: Callable[[], bool]) -> None:
+    def _wait(self, caller: Caller, may_go: Callable[[], bool]) -> None:
         until = time.monotonic() + self._wait_seconds
         with self._changed:
             while not may_go():
-                asker.check()
+                caller.check()
                 if time.monotonic() > until:
                     raise QueryBusy(RETRY_SECONDS)
-                self._changed.wait(LOOK_SECONDS)
+                self._changed.wait(CHECK_SECONDS)
 
-    def _has_room(self, asker: Asker, more: int) -> bool:
-        if self._for_room[0] is not asker:
+    def _has_room(self, caller: Caller, more: int) -> bool:
+        if self._for_room[0] is not caller:
             return False
         held_by_waiting = sum(each.bytes_held for each in self._for_room)
         return self.bytes_held + more <= self.bytes_max or self.bytes_held == held_by_waiting
 
 
-class Asker:
+class Caller:
     """The caller of queries: its deadline, whether it still waits, and the memory that its answers hold.
 
     One per call. As a context manager it releases everything at the end, otherwise when it is garbage-collected.

@@ -26,7 +26,7 @@ DATASETS_PER_PAGE = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class IndexSnapshot:
     """The index snapshot: the live blocks at one moment, with the datasets that may match a query.
 
     ``cursor`` is the cursor of the next page, "" after the last.
@@ -51,19 +51,19 @@ def query_to_json(tenant: str, question: Question, cursor: str = "") -> dict[str
     }
 
 
-def look_from_json(data: Any, question: Question) -> Look:
+def index_snapshot_from_json(data: Any, question: Question) -> IndexSnapshot:
     """Return the validated answer without datasets that cannot match. Raises InvalidMessage."""
     fields = Fields.of(data, "answer")
     blocks = (_block(block, question) for block in fields.objects("blocks", BLOCKS_MAX))
     unknown = fields.items("unknown_tenants", BLOCKS_MAX, default=())
-    return Look(
+    return IndexSnapshot(
         blocks=tuple(block for block in blocks if block.datasets),
         unknown_tenants=tuple(map(str, unknown)),
         cursor=fields.text("next", CURSOR_CHARS_MAX, default=""),
     )
 
 
-def join_pages(pages: Iterable[Look]) -> Look:
+def join_pages(pages: Iterable[IndexSnapshot]) -> IndexSnapshot:
     """Return the union of pages: each block once, at its first position, with its datasets sorted by position."""
     blocks: dict[str, QueryBlock] = {}
     unknown: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ def join_pages(pages: Iterable[Look]) -> Look:
             known = blocks.get(block.key)
             datasets = sorted((*known.datasets, *block.datasets), key=_position) if known else block.datasets
             blocks[block.key] = QueryBlock(key=block.key, size=block.size, datasets=tuple(datasets))
-    return Look(blocks=tuple(blocks.values()), unknown_tenants=unknown)
+    return IndexSnapshot(blocks=tuple(blocks.values()), unknown_tenants=unknown)
 
 
 def _position(dataset: QueryDataset) -> int:

@@ -20,7 +20,7 @@ from engine.formats.profile_block.container.container import ObjectReader
 from engine.formats.profile_block.model import DATASET_INDEX, IndexedSeries
 from engine.formats.profile_block.selectors import SeriesFilter
 from engine.formats.profile_block.series.series_index import decode_series_index
-from engine.query.admission import LOOK_SECONDS, Asker, MemoryBudget
+from engine.query.admission import CHECK_SECONDS, Caller, MemoryBudget
 from engine.query.dataset_index import visible_series
 from engine.query.dataset_reader import SERIES_BYTES, OpenDataset, OpenObjects
 from engine.query.errors import QueryTimedOut, QueryTooLarge
@@ -72,10 +72,10 @@ class QueryEngine:
         self.threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="query")
 
-    def run(self, limits: QueryLimits | None = None, asker: Asker | None = None) -> QueryRun:
-        """Start a query; its deadline counts from now, or from the start of ``asker``."""
+    def run(self, limits: QueryLimits | None = None, caller: Caller | None = None) -> QueryRun:
+        """Start a query; its deadline counts from now, or from the start of ``caller``."""
         limits = limits or QueryLimits()
-        return QueryRun(self, limits, asker or Asker(self.memory, limits.seconds))
+        return QueryRun(self, limits, caller or Caller(self.memory, limits.seconds))
 
     def submit(self, work: Callable[[Item], Result], item: Item) -> Future[Result]:
         """Run ``work`` in a thread."""
@@ -89,9 +89,9 @@ class QueryEngine:
 class QueryRun:
     """A running query. Reads run in the engine's threads; results are returned in the caller's thread."""
 
-    def __init__(self, engine: QueryEngine, limits: QueryLimits, asker: Asker) -> None:
+    def __init__(self, engine: QueryEngine, limits: QueryLimits, caller: Caller) -> None:
         self.limits = limits
-        self.asker = asker
+        self.caller = caller
         self._engine = engine
         self._started = time.monotonic()
         self._objects = OpenObjects()
@@ -116,7 +116,7 @@ class QueryRun:
         """Raise QueryTimedOut, QueryAbandoned or QueryTooLarge if the query must end; called before larger steps."""
         if self._is_over:
             raise QueryTimedOut(self.limits.seconds)
-        self.asker.check()
+        self.caller.check()
         if self._objects.bytes_read > self.limits.bytes:
             raise QueryTooLarge("bytes", self.limits.bytes)
 
@@ -227,13 +227,13 @@ class QueryRun:
         self, blocks: Sequence[QueryBlock], question: Question, selected: SeriesFilter
     ) -> Iterator[tuple[QueryBlock, QueryDataset]]:
         """Yield the datasets to open, first those of blocks whose dataset index is not needed."""
-        asked: list[tuple[QueryBlock, list[QueryDataset], QueryDataset]] = []
+        targets: list[tuple[QueryBlock, list[QueryDataset], QueryDataset]] = []
         for block in blocks:
             wanted = [dataset for dataset in profile_datasets(block) if question.may_be_in(dataset)]
             indexes = [dataset for dataset in block.datasets if dataset.format == DATASET_INDEX]
             own = [index for index in indexes if all(index.tenant == dataset.tenant for dataset in wanted)]
             if own and len(wanted) >= INDEX_PAYS_FROM and question.matchers:
-                asked.append((block, wanted, own[0]))
+                targets.append((block, wanted, own[0]))
             else:
                 yield from ((block, dataset) for dataset in wanted)
 
@@ -241,7 +241,7 @@ class QueryRun:
             block, wanted, index = item
             return [(block, dataset) for dataset in self._chosen(block, wanted, index, selected)]
 
-        for chosen in self._each(choose, asked, lambda item: under_way_bytes(item[2].size)):
+        for chosen in self._each(choose, targets, lambda item: under_way_bytes(item[2].size)):
             yield from chosen
 
     def _chosen(
@@ -319,8 +319,8 @@ class QueryRun:
                         break
                     waiting[self._engine.submit(work, following)] = heavy
                     following = next(left, None)
-                patience = min(self.asker.seconds_left, LOOK_SECONDS)
-                done, _ = wait(waiting, timeout=patience, return_when=FIRST_COMPLETED)
+                skips_max = min(self.caller.seconds_left, CHECK_SECONDS)
+                done, _ = wait(waiting, timeout=skips_max, return_when=FIRST_COMPLETED)
                 for future in done:
                     yield future.result()
                     del waiting[future]

@@ -75,7 +75,7 @@ Opened = tuple[OpenDataset, list[IndexedSeries]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampleWish:
+class SampleColumns:
     """The requested columns, in order. ``labels`` are the label names in that column.
 
     None: all except private ones (``__name__`` and others); the column ``type`` replaces these.
@@ -109,7 +109,7 @@ class ShareReader:
     """
 
     def __init__(
-        self, engine: QueryEngine, question: Question, wish: SampleWish, on_damage: Callable[[Damage], None]
+        self, engine: QueryEngine, question: Question, wish: SampleColumns, on_damage: Callable[[Damage], None]
     ) -> None:
         wish.check()
         self._engine = engine
@@ -133,7 +133,7 @@ class ShareReader:
 
     def _small_batches(self, share: Share) -> Iterator[pa.RecordBatch]:
         """Yield batches of one dataset each."""
-        asked = replace(
+        narrowed = replace(
             self._question,
             start_ms=max(self._question.start_ms, share.start_ms),
             end_ms=min(self._question.end_ms, share.end_ms),
@@ -142,15 +142,15 @@ class ShareReader:
         cuts = self._cuts(run, share)
         datasets = [dataset for block in share.blocks for dataset in profile_datasets(block)]
         duplicates = Duplicates(datasets, REMEMBERED_ROWS_MAX)
-        told = 0
+        reported = 0
         for opened, series in run.in_order(share.blocks, self._question):
-            told = self._tell(run, told)
+            reported = self._tell(run, reported)
             if error := self._odd_times(opened.dataset, series, share):
                 run.damaged(opened, error)
             own = [entry for entry in series if bisect_right(cuts, entry.labels) == share.part]
-            yield from self._dataset(run, opened, asked, own, duplicates)
-            told = self._tell(run, told)
-        self._tell(run, told)
+            yield from self._dataset(run, opened, narrowed, own, duplicates)
+            reported = self._tell(run, reported)
+        self._tell(run, reported)
 
     def _odd_times(self, dataset: QueryDataset, series: Sequence[IndexedSeries], share: Share) -> BadObject | None:
         """Return an error if a dataset has rows outside its time range, where no share reads them."""
@@ -163,9 +163,9 @@ class ShareReader:
             return BadObject("series_index", -1, f"{reason} {dataset.max_time_ms} ms")
         return None
 
-    def _tell(self, run: QueryRun, told: int) -> int:
+    def _tell(self, run: QueryRun, reported: int) -> int:
         damage = run.damage
-        for each in damage[told:]:
+        for each in damage[reported:]:
             self._on_damage(each)
         return len(damage)
 
@@ -189,11 +189,11 @@ class ShareReader:
         return [labels[len(labels) * part // share.parts] for part in range(1, share.parts)] if labels else []
 
     def _dataset(
-        self, run: QueryRun, opened: OpenDataset, asked: Question, own: list[IndexedSeries], duplicates: Duplicates
+        self, run: QueryRun, opened: OpenDataset, question: Question, own: list[IndexedSeries], duplicates: Duplicates
     ) -> Iterator[pa.RecordBatch]:
         parts = SampleParts.OWNED_STACKS if self._wish.has_stacks else SampleParts.OWNED_VALUES
         try:
-            reader = RowReader(run, opened, asked, own, duplicates, parts)
+            reader = RowReader(run, opened, question, own, duplicates, parts)
             if reader.series:
                 columns = _Columns(opened, reader.series, self._wish)
                 for rows in reader.rows(columns.verify):
@@ -206,7 +206,7 @@ class ShareReader:
 class _Columns:
     """Builds the columns of one dataset's samples."""
 
-    def __init__(self, opened: OpenDataset, series: Sequence[IndexedSeries], wish: SampleWish) -> None:
+    def __init__(self, opened: OpenDataset, series: Sequence[IndexedSeries], wish: SampleColumns) -> None:
         self._opened = opened
         self._wish = wish
         self._stacks: dict[int, UnrolledStacks] = {}

@@ -105,12 +105,12 @@ def select_points(run: QueryRun, blocks: Sequence[QueryBlock], question: Questio
     The grid replaces the range of ``question``. Raises QueryTooLarge, QueryTimedOut, InvalidQuestion.
     """
     grid.check(run.limits.points)
-    asked = replace(question, start_ms=grid.first_ms, end_ms=grid.last_ms)
-    datasets = (dataset for block in blocks for dataset in profile_datasets(block) if asked.may_be_in(dataset))
+    narrowed = replace(question, start_ms=grid.first_ms, end_ms=grid.last_ms)
+    datasets = (dataset for block in blocks for dataset in profile_datasets(block) if narrowed.may_be_in(dataset))
     duplicates = Duplicates(datasets, seen_rows_max(run.limits))
 
     def read(dataset: OpenDataset, series: list[IndexedSeries]) -> list[_Found]:
-        reader = RowReader(run, dataset, asked, series, duplicates)
+        reader = RowReader(run, dataset, narrowed, series, duplicates)
         groups = _Groups(reader.series, grid)
         found: list[_Found] = []
         try:
@@ -123,7 +123,7 @@ def select_points(run: QueryRun, blocks: Sequence[QueryBlock], question: Questio
 
     sums: defaultdict[Labels, defaultdict[int, _Bucket]] = defaultdict(lambda: defaultdict(_Bucket))
     points = 0
-    for results in run.over(blocks, asked, read):
+    for results in run.over(blocks, narrowed, read):
         with run.phase("merge"):
             for result in results:
                 points += _merge(sums, result)

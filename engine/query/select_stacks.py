@@ -75,12 +75,12 @@ def stack_values(
     run: QueryRun, blocks: Sequence[QueryBlock], question: Question, table_of: TableOf = stack_table
 ) -> Iterator[StackValues]:
     """Yield the values by stack of all matching rows, by dataset, unordered. Raises as ``select_stacks``."""
-    asked = replace(question, matchers=(*question.matchers, NOT_SAMPLED))
-    datasets = (dataset for block in blocks for dataset in profile_datasets(block) if asked.may_be_in(dataset))
+    narrowed = replace(question, matchers=(*question.matchers, NOT_SAMPLED))
+    datasets = (dataset for block in blocks for dataset in profile_datasets(block) if narrowed.may_be_in(dataset))
     duplicates = Duplicates(datasets, seen_rows_max(run.limits))
 
     def read(dataset: OpenDataset, series: list[IndexedSeries]) -> list[StackValues]:
-        reader = RowReader(run, dataset, asked, series, duplicates)
+        reader = RowReader(run, dataset, narrowed, series, duplicates)
         if not reader.series:
             return []
         sums = _Sums(dataset, table_of)
@@ -92,7 +92,7 @@ def stack_values(
             run.damaged(dataset, error)  # rows read before count
         return sums.values()
 
-    for results in run.over(blocks, asked, read):
+    for results in run.over(blocks, narrowed, read):
         yield from results
 
 

@@ -126,11 +126,11 @@ def record_all(
     options = ["--out", str(directory.resolve()), "--seconds", str(seconds), "--window-ms", str(window_ms), "--repeat"]
     options += [] if with_memory else ["--without-memory"]
     for first in range(0, len(programs), parallel):
-        _record_together(programs[first : first + parallel], directory, options, seconds)
+        _record_concurrently(programs[first : first + parallel], directory, options, seconds)
     return read_recordings(directory)
 
 
-def _record_together(programs: Sequence[Program], directory: Path, options: Sequence[str], seconds: float) -> None:
+def _record_concurrently(programs: Sequence[Program], directory: Path, options: Sequence[str], seconds: float) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="scratch-", dir=directory) as scratch:
         started = []

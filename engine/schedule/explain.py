@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from engine.schedule.model import JobState, ParkedKind
-from engine.schedule.progress import count_words, seconds_text
+from engine.schedule.progress import count_text, seconds_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +43,8 @@ class QueueFacts:
     """The queue of a queued block. Times are command time, milliseconds.
 
     ``blocks_max`` is the number of blocks of a full job (None: the level has no policy). A queue with fewer bytes than
-    ``remnant_bytes`` may be merged with those of other shards. ``capped`` names the cap that its jobs have reached, ""
-    if none.
+    ``partial_batch_bytes`` may be merged with those of other shards. ``capped`` names the cap that its jobs have
+    reached, "" if none.
     """
 
     name: str
@@ -53,7 +53,7 @@ class QueueFacts:
     byte_count: int
     ready_at_ms: int
     blocks_max: int | None
-    remnant_bytes: int = 0
+    partial_batch_bytes: int = 0
     paused: Sequence[str] = ()
     is_schedule_full: bool = False
     polling_workers: int = 0
@@ -99,7 +99,7 @@ def explain_queued(subject: str, queue: QueueFacts) -> Explanation:
             "configuring one lets it be planned",
         )
     held = f"it waits in {queue.name} with {queue.block_count} of {queue.blocks_max} blocks"
-    if queue.byte_count < queue.remnant_bytes and queue.block_count < queue.blocks_max:
+    if queue.byte_count < queue.partial_batch_bytes and queue.block_count < queue.blocks_max:
         held += ", few enough to be merged with those of the tenant's other shards"
     if queue.paused:
         return _queued(subject, f"{held}, and {_paused(queue.paused)}", "resuming that lets it be planned")
@@ -141,7 +141,7 @@ def explain_quarantined(subject: str, *, cause: str, reason: str, attempts: int,
     return Explanation(
         subject=subject,
         state="in quarantine",
-        why=f"it was found {cause} {_span(since_ms)} ago after {count_words(attempts, 'attempt')} alone ({reason})",
+        why=f"it was found {cause} {_span(since_ms)} ago after {count_text(attempts, 'attempt')} alone ({reason})",
         next=f"{readers}, and releasing it after a repair retries it",
     )
 
@@ -181,7 +181,7 @@ def explain_job(job: JobFacts) -> Explanation:
     if job.is_rewrite:
         return replace(plain, why=f"it rewrites a block without its deleted data; {plain.why}")
     if job.shard_count > 1:
-        return replace(plain, why=f"it merges remnants of {job.shard_count} shards of the tenant; {plain.why}")
+        return replace(plain, why=f"it merges partial batches of {job.shard_count} shards of the tenant; {plain.why}")
     return plain
 
 
@@ -268,11 +268,11 @@ def explain_place(subject: str, place: PlaceFacts) -> Explanation:
     """Explain a tenant, a table or a repository as a whole."""
     due = f" ({place.due_blocks} of them due)" if place.due_blocks else ""
     parts = (
-        (place.running_jobs, f"{count_words(place.running_jobs, 'job')} running"),
-        (place.waiting_jobs, f"{count_words(place.waiting_jobs, 'job')} waiting"),
-        (place.queued_blocks, f"{count_words(place.queued_blocks, 'block')} in queues{due}"),
+        (place.running_jobs, f"{count_text(place.running_jobs, 'job')} running"),
+        (place.waiting_jobs, f"{count_text(place.waiting_jobs, 'job')} waiting"),
+        (place.queued_blocks, f"{count_text(place.queued_blocks, 'block')} in queues{due}"),
         *((1, phrase) for phrase in place.waits),
-        (place.parked_jobs, f"{count_words(place.parked_jobs, 'job')} parked"),
+        (place.parked_jobs, f"{count_text(place.parked_jobs, 'job')} parked"),
     )
     there = ", ".join(text for count, text in parts if count) or "no jobs and no queued blocks"
     has_work = bool(place.waiting_jobs or place.queued_blocks or place.waits)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from engine.core.quick_values import quickly_built
+from engine.core.fast_dataclasses import fast_init
 from engine.schedule.priority_queue import PriorityQueue
 
 WEIGHT_DEFAULT = 1
@@ -28,7 +28,7 @@ TIME_PER_KIB = 1000
 Work = TypeVar("Work")
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantView:
     """A tenant's share of a lane; a ``…_max`` of 0 is no cap. ``virtual_time`` is the sum of its charges."""
@@ -43,7 +43,7 @@ class TenantView:
     running_bytes_max: int = 0
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneView:
     """A lane's share of the fleet.
@@ -65,7 +65,7 @@ class LaneView:
     queue_max: int = 0
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate(Generic[Work]):
     """Work that can be assigned. ``is_running``: it already counts against the caps (takeover of an expired job)."""
@@ -79,7 +79,7 @@ class Candidate(Generic[Work]):
     is_running: bool = False
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantCharge:
     """The new virtual time of a served tenant."""
@@ -89,7 +89,7 @@ class TenantCharge:
     virtual_time: int
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneCharge:
     """The new virtual times of a served lane."""

@@ -3,9 +3,9 @@
 1. A job that was parked for its failures is split: into the block that its last error names and the others (only for
    the planned job, not for its parts), else into halves. Every part is smaller than its job, so one bad block among n
    is alone after at most ``1 + log2(n)`` splits.
-2. A block is quarantined only if it has failed alone in ``ALONE_RUNS`` attempts with the same error under one build,
-   and that build has merged another block of the same lane and level since then (the control). A single block whose
-   attempts disagree, for example because nodes were upgraded between them, is tried once more.
+2. A block is quarantined only if it has failed alone in ``SINGLE_RUNS_MIN`` attempts with the same error under one
+   build, and that build has merged another block of the same lane and level since then (the control). A single block
+   whose attempts disagree, for example because nodes were upgraded between them, is tried once more.
 3. A block is quarantined as missing only if an error reported it and a second lookup finds no such object.
 4. If more than a fifth of a build's recent jobs fail with one error class, the build is considered broken, not the
    blocks: it causes no split and no quarantine.
@@ -19,11 +19,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-ALONE_RUNS = 2
-LONE_RUNS_MAX = 6
+SINGLE_RUNS_MIN = 2
+SINGLE_RUNS_MAX = 6
 """Attempts that disagree after which a single block stays parked until an operator decides."""
 PART_FAILURES_MAX = 1
-"""Failure limit of parts: one more failure parks the job, so each part gets ``ALONE_RUNS`` attempts."""
+"""Failure limit of parts: one more failure parks the job, so each part gets ``SINGLE_RUNS_MIN`` attempts."""
 OBJECT_NOT_FOUND = "ObjectNotFound"
 BROKEN_PERCENT = 20
 BROKEN_JOBS_MIN = 3
@@ -84,7 +84,7 @@ class QuarantineBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class RetryAlone:
+class RetrySingle:
     """Run the single block once more: its failures so far have different builds or errors."""
 
     why: str
@@ -97,7 +97,7 @@ class Wait:
     why: str
 
 
-Verdict = Split | QuarantineMissing | QuarantineBlock | RetryAlone | Wait
+Verdict = Split | QuarantineMissing | QuarantineBlock | RetrySingle | Wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +169,7 @@ def judge(suspect: Suspect, breakages: Iterable[Breakage] = ()) -> Verdict:
         return missing
     if len(suspect.keys) > 1:
         return Split(_parts(suspect, last))
-    return _judge_alone(suspect, last)
+    return _judge_single(suspect, last)
 
 
 def find_breakages(runs: Iterable[RecentRun]) -> tuple[Breakage, ...]:
@@ -195,9 +195,9 @@ def reports_missing_object(suspect: Suspect) -> bool:
 
 
 def _missing(suspect: Suspect) -> QuarantineMissing | None:
-    said = [run for run in suspect.runs if run.error_class == OBJECT_NOT_FOUND]
+    reports = [run for run in suspect.runs if run.error_class == OBJECT_NOT_FOUND]
     positions = tuple(place for place, key in enumerate(suspect.keys) if key in suspect.missing)
-    return QuarantineMissing(positions, said[-1]) if said and positions else None
+    return QuarantineMissing(positions, reports[-1]) if reports and positions else None
 
 
 def _parts(suspect: Suspect, last: FailedRun) -> tuple[tuple[int, ...], ...]:
@@ -209,11 +209,11 @@ def _parts(suspect: Suspect, last: FailedRun) -> tuple[tuple[int, ...], ...]:
     return (everything[:middle], everything[middle:])
 
 
-def _judge_alone(suspect: Suspect, last: FailedRun) -> QuarantineBlock | RetryAlone | Wait:
+def _judge_single(suspect: Suspect, last: FailedRun) -> QuarantineBlock | RetrySingle | Wait:
     same = [run for run in suspect.runs if (run.error_class, run.build) == (last.error_class, last.build)]
-    if len(same) < ALONE_RUNS <= len(suspect.runs) < LONE_RUNS_MAX:
-        return RetryAlone(f"its {len(suspect.runs)} runs alone failed differently, or on different builds")
-    if len(same) < ALONE_RUNS:
+    if len(same) < SINGLE_RUNS_MIN <= len(suspect.runs) < SINGLE_RUNS_MAX:
+        return RetrySingle(f"its {len(suspect.runs)} runs alone failed differently, or on different builds")
+    if len(same) < SINGLE_RUNS_MIN:
         return Wait(f"its block failed alone {len(same)} times with {last.error_class}: requeue it for another attempt")
     if last.build not in suspect.control_builds:
         build = last.build or "its build"

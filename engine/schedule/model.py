@@ -9,7 +9,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from engine.core.quick_values import quickly_built
+from engine.core.fast_dataclasses import fast_init
 from engine.protocol.messages import FailureReason, JobUpdate, Progress
 from engine.schedule.fairness import LaneCharge, LaneView, TenantCharge, TenantView
 from engine.schedule.pauses import PausedScope
@@ -74,7 +74,7 @@ class ScheduleLimits:
     queue_max: int = 10_000
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
     """A job as the scheduler reads it.
@@ -138,7 +138,7 @@ class PlannedWork(Protocol):
         """Return its form in the command log."""
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedQueue:
     """The jobs that a lane proposes for one of its ready queues, in order; they share no source.
@@ -161,7 +161,7 @@ class JobResult(Protocol):
         """Return the command log's entry for each block written."""
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """One update of a poll after validation of its content.
@@ -176,16 +176,16 @@ class Report:
     refusal: FailureReason | None = None
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleSnapshot:
     """The input of one poll's decisions; its size is bounded by capacity and number of reports.
 
     ``reported`` holds the jobs that the reports name, ``assignable`` the first jobs that are waiting or expired,
-    ``queues`` the proposals of the lanes, ``live_job_count`` the jobs that count against the queue limit. ``heard`` is
-    the index of the last answer that the worker received, ``held`` the worker's leased jobs with tokens up to that
-    index. ``lanes`` and ``tenants`` hold weights, virtual times and caps; one that is not listed has the default weight
-    and virtual time 0. Jobs and queues that ``paused`` covers are not planned or assigned.
+    ``queues`` the proposals of the lanes, ``live_job_count`` the jobs that count against the queue limit.
+    ``last_serial`` is the index of the last answer that the worker received, ``held`` the worker's leased jobs with
+    tokens up to that index. ``lanes`` and ``tenants`` hold weights, virtual times and caps; one that is not listed has
+    the default weight and virtual time 0. Jobs and queues that ``paused`` covers are not planned or assigned.
     """
 
     now_ms: int
@@ -194,7 +194,7 @@ class ScheduleSnapshot:
     limits: ScheduleLimits
     reports: tuple[Report, ...] = ()
     reported: dict[str, JobView] = field(default_factory=dict)
-    heard: int = 0
+    last_serial: int = 0
     held: tuple[JobView, ...] = ()
     assignable: tuple[JobView, ...] = ()
     queues: tuple[PlannedQueue, ...] = ()
@@ -204,7 +204,7 @@ class ScheduleSnapshot:
     paused: tuple[PausedScope, ...] = ()
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenewLease:
     """Renew the lease: the worker still runs the job."""
@@ -213,7 +213,7 @@ class RenewLease:
     progress: Progress | None
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompleteJob:
     """Replace the job's sources with the worker's result."""
@@ -233,7 +233,7 @@ class ReturnJob:
     parked_reason: str = ""
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignJob:
     """Lease the job to the polling worker under the token of this command; ``failures`` is the new count."""
@@ -242,7 +242,7 @@ class AssignJob:
     failures: int
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateJob:
     """Add a planned job to the schedule and lease it to the polling worker."""
@@ -250,7 +250,7 @@ class CreateJob:
     plan: PlannedWork
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSet:
     """The changes of one poll. Renewals need no command; all other changes are applied and logged as one command."""

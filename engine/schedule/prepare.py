@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from engine.core.quick_values import maker
+from engine.core.fast_dataclasses import fast_constructor
 from engine.schedule.fairness import Candidate, FairShare, LaneView, TenantView
 from engine.schedule.model import (
     AssignJob,
@@ -40,7 +40,7 @@ from engine.schedule.queue_room import QueueRoom
 from engine.schedule.reports import PARKED_FOR_FAILURES, settle_reports
 
 View = TypeVar("View", LaneView, TenantView)
-settled = maker(ChangeSet)
+settled = fast_constructor(ChangeSet)
 
 
 def prepare(snapshot: ScheduleSnapshot) -> ChangeSet:

@@ -66,7 +66,7 @@ class Clearing:
         """Return the estimate as text."""
         if self.paused_blocks and self.outlook is not Outlook.PAUSED:
             rest = Clearing(outlook=self.outlook, seconds=self.seconds).words()
-            return f"{rest}, without {count_words(self.paused_blocks, 'paused block')}"
+            return f"{rest}, without {count_text(self.paused_blocks, 'paused block')}"
         if self.outlook is Outlook.SHRINKS and self.seconds is not None:
             return f"in {seconds_text(self.seconds)}"
         return {
@@ -117,6 +117,6 @@ def first_names(names: Sequence[str], most: int = 20) -> str:
     return "; ".join(names[:most]) + more
 
 
-def count_words(count: int, noun: str) -> str:
+def count_text(count: int, noun: str) -> str:
     """Return a count with its noun: ``1 block``, ``2 blocks``, ``2 branches``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('ch') else 's'}"

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from engine.core.quick_values import maker, quickly_built
+from engine.core.fast_dataclasses import fast_constructor, fast_init
 from engine.schedule.fairness import Candidate, FairShare, LaneView, TenantView
 from engine.schedule.priority import job_priority_ms
 
-candidate = maker(Candidate)
+candidate = fast_constructor(Candidate)
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSums:
     """A ready queue without its blocks: priority of its next job, estimated number of jobs and bytes per job."""

@@ -8,7 +8,7 @@ restarted worker carries none; their jobs, and jobs whose lease has ended, expir
 
 from __future__ import annotations
 
-from engine.core.quick_values import maker
+from engine.core.fast_dataclasses import fast_constructor
 from engine.protocol.messages import FailureReason, UpdateStatus
 from engine.schedule.model import (
     AttemptOutcome,
@@ -24,10 +24,12 @@ from engine.schedule.model import (
 
 # Attribute access on an enum class is ten times slower than a global name, and most polls do little else.
 LEASED, IN_PROGRESS = JobState.LEASED, UpdateStatus.IN_PROGRESS
-renew_lease = maker(RenewLease)
+renew_lease = fast_constructor(RenewLease)
 
 PARKED_FOR_FAILURES = "failed too often"
-UNHEARD = FailureReason(error_class="AnswerLost", message="the answer that assigned the job did not reach the worker")
+ANSWER_LOST = FailureReason(
+    error_class="AnswerLost", message="the answer that assigned the job did not reach the worker"
+)
 
 
 def settle_reports(snapshot: ScheduleSnapshot) -> tuple[list[RenewLease], list[CompleteJob], list[ReturnJob]]:
@@ -52,18 +54,18 @@ def settle_reports(snapshot: ScheduleSnapshot) -> tuple[list[RenewLease], list[C
         else:
             returned.append(_returned(job, report, snapshot.limits))
     for job in snapshot.held:
-        if job.name not in settled and _is_unheard(job, snapshot):
+        if job.name not in settled and _is_answer_lost(job, snapshot):
             returned.append(_unheard(job))
     return renewed, completed, returned
 
 
-def _is_unheard(job: JobView, snapshot: ScheduleSnapshot) -> bool:
+def _is_answer_lost(job: JobView, snapshot: ScheduleSnapshot) -> bool:
     is_here = job.state is LEASED and job.worker == snapshot.worker
-    return is_here and job.token <= snapshot.heard and not job.has_expired(snapshot.now_ms)
+    return is_here and job.token <= snapshot.last_serial and not job.has_expired(snapshot.now_ms)
 
 
 def _unheard(job: JobView) -> ReturnJob:
-    return ReturnJob(job=job, outcome=AttemptOutcome.RELEASED, failures=job.failures, reason=UNHEARD)
+    return ReturnJob(job=job, outcome=AttemptOutcome.RELEASED, failures=job.failures, reason=ANSWER_LOST)
 
 
 def _returned(job: JobView, report: Report, limits: ScheduleLimits) -> ReturnJob:

@@ -15,7 +15,7 @@ from typing import Any
 from engine.simulation.checks.audit import InvariantBroken
 from engine.simulation.checks.quiescence import dump
 from engine.simulation.checks.twin_invariants import invariant_28_clock
-from engine.simulation.scenario import Sabotage, Scenario, Trouble, random_scenario
+from engine.simulation.scenario import Fault, Sabotage, Scenario, random_scenario
 from engine.simulation.simulate import Outcome, Simulation, simulate
 
 SHRINKS_MAX = 60
@@ -34,7 +34,7 @@ class HistoryName:
 
     seed: int
     sabotage: Sabotage = Sabotage.NONE
-    without: frozenset[Trouble] = frozenset()
+    without: frozenset[Fault] = frozenset()
     workers: int | None = None
     slots: int | None = None
     seconds: float | None = None
@@ -51,7 +51,7 @@ class HistoryName:
             scenario,
             fleet=fleet,
             duration_s=self.seconds or scenario.duration_s,
-            troubles=scenario.troubles - self.without,
+            faults=scenario.faults - self.without,
             sabotage=self.sabotage,
         )
 
@@ -85,7 +85,7 @@ class Failure:
     name: HistoryName
     number: int
     message: str
-    troubles: frozenset[Trouble]
+    faults: frozenset[Fault]
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ class Report:
     stale: int = 0
     parked: int = 0
     consolidations: int = 0
-    troubles: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
     orders: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
 
@@ -115,14 +115,14 @@ class Report:
         self.stale += tally.stale
         self.parked += outcome.parked_jobs
         self.consolidations += outcome.consolidations
-        self.troubles.update(tally.troubles)
+        self.faults.update(tally.faults)
         self.orders.update(outcome.orders)
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts, and the command line that replays each failure."""
         numbers = ("histories", "events", "commands", "segments", "runs", "stale", "parked", "consolidations")
         return {name: getattr(self, name) for name in numbers} | {
-            "troubles": dict(sorted(self.troubles.items())),
+            "faults": dict(sorted(self.faults.items())),
             "commands_by_kind": dict(sorted(self.orders.items())),
             "failures": [
                 {"invariant": failure.number, "message": failure.message, "replay": failure.name.command_line()}
@@ -196,7 +196,7 @@ def shrink(name: HistoryName, error: InvariantBroken) -> Failure:
                 break
             if budget == 0:
                 break
-    return Failure(name=name, number=error.number, message=str(error), troubles=name.scenario().troubles)
+    return Failure(name=name, number=error.number, message=str(error), faults=name.scenario().faults)
 
 
 def _failure(name: HistoryName) -> InvariantBroken | None:
@@ -216,5 +216,5 @@ def _smaller(name: HistoryName) -> Iterator[HistoryName]:
         yield replace(name, workers=workers)
     if scenario.fleet.slots > 1:
         yield replace(name, slots=1)
-    for trouble in sorted(scenario.troubles):
-        yield replace(name, without=name.without | {trouble})
+    for fault in sorted(scenario.faults):
+        yield replace(name, without=name.without | {fault})

@@ -14,10 +14,10 @@ START_MS = 1_790_000_000_000
 HOUR_MS = 3_600_000
 MIB = 1 << 20
 CONSOLIDATING_SHARE = 0.4
-"""Fraction of the random scenarios with consolidation of remnants."""
+"""Fraction of the random scenarios with consolidation of partial_batches."""
 
 
-class Trouble(enum.StrEnum):
+class Fault(enum.StrEnum):
     """Faults: first those of polls, then of added blocks, then of the service."""
 
     CRASH_BEFORE_UPLOAD = "crash_before_upload"
@@ -118,7 +118,7 @@ class Scenario:
     policies: Mapping[int, LevelPolicy] = field(default_factory=default_policies)
     limits: ScheduleLimits = field(default_factory=ScheduleLimits)
     cleanup_delay_s: float = 900.0
-    troubles: frozenset[Trouble] = frozenset()
+    faults: frozenset[Fault] = frozenset()
     trouble_rate: float = 0.0
     sabotage: Sabotage = Sabotage.NONE
     keeps_history: bool = True
@@ -163,7 +163,7 @@ def random_scenario(seed: int) -> Scenario:
             lease_ms=15_000, failures_max=draw.choice([0, 1, 2, 3]), queue_max=draw.choice([0, 2, 5, 50])
         ),
         cleanup_delay_s=30.0,
-        troubles=frozenset(trouble for trouble in Trouble if draw.random() < 0.6),
+        faults=frozenset(fault for fault in Fault if draw.random() < 0.6),
         trouble_rate=draw.choice([0.05, 0.2, 0.5]),
     )
     if draw.random() < CONSOLIDATING_SHARE:
@@ -172,6 +172,6 @@ def random_scenario(seed: int) -> Scenario:
     return scenario
 
 
-def _joining(policy: LevelPolicy, remnant_bytes: int) -> LevelPolicy:
-    """Return the policy with consolidation of remnants that have reached half the age of a due block."""
-    return replace(policy, remnant_bytes=remnant_bytes, remnant_age_ms=policy.age_ms // 2)
+def _joining(policy: LevelPolicy, partial_batch_bytes: int) -> LevelPolicy:
+    """Return the policy with consolidation of partial batches that have reached half the age of a due block."""
+    return replace(policy, partial_batch_bytes=partial_batch_bytes, partial_batch_age_ms=policy.age_ms // 2)

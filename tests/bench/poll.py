@@ -236,10 +236,10 @@ def _give_back(jobs: Sequence[str]) -> None:
     """Return the blocks of these jobs to their queues by operator actions."""
     from webadmin.base.actions.action import ActionContext
     from webadmin.schedule.register import JobFilter
-    from webadmin.schedule.services.give_blocks_back import give_blocks_back
-    from webadmin.schedule.services.set_aside_jobs import cancel
+    from webadmin.schedule.services.cancel_jobs import cancel
+    from webadmin.schedule.services.return_job_blocks import return_job_blocks
 
-    for order in (cancel, give_blocks_back):
+    for order in (cancel, return_job_blocks):
         outcome = order(JobFilter(names=tuple(jobs)), order=ActionContext(actor="bench"))
         assert len(outcome.changed) == len(jobs), outcome.left
 

@@ -115,7 +115,7 @@ def _ask(objects: Sequence[SourceObject], start_ms: int, *, runs: int) -> tuple[
     for _ in range(runs):
         questions._current = None  # A process without a query engine.
         started = time.perf_counter()
-        answer = questions.ask_stacks((TENANT,), _question(start_ms), FlameTree)
+        answer = questions.query_stacks((TENANT,), _question(start_ms), FlameTree)
         milliseconds.append((time.perf_counter() - started) * 1000)
         assert not answer.report.damage
     return answer.report, statistics.median(milliseconds), answer.result.total
@@ -130,11 +130,11 @@ def _others(start_ms: int) -> tuple[float, float]:
     for _ in range(RUNS):
         questions._current = None
         started = time.perf_counter()
-        assert questions.ask_points((TENANT,), _question(start_ms), grid).result
+        assert questions.query_points((TENANT,), _question(start_ms), grid).result
         points.append((time.perf_counter() - started) * 1000)
-        questions.ask_stacks((TENANT,), _question(start_ms), FlameTree)
+        questions.query_stacks((TENANT,), _question(start_ms), FlameTree)
         started = time.perf_counter()
-        questions.ask_stacks((TENANT,), _question(start_ms), FlameTree)
+        questions.query_stacks((TENANT,), _question(start_ms), FlameTree)
         again.append((time.perf_counter() - started) * 1000)
     return statistics.median(points), statistics.median(again)
 

@@ -133,10 +133,10 @@ def _spark_seconds() -> float:
 
 def _made(store_url: str, look: dict[str, Any]) -> dict[str, float]:
     """Return the rates of building the batches, without Spark."""
-    from engine.query.block_query import look_from_json
+    from engine.query.block_query import index_snapshot_from_json
     from engine.query.execution import QueryEngine
     from engine.query.model import Damage, Question
-    from engine.query.sample_batches import SampleWish, ShareReader
+    from engine.query.sample_batches import SampleColumns, ShareReader
     from engine.query.shares import cut_shares
     from engine.storage import open_store
 
@@ -144,10 +144,10 @@ def _made(store_url: str, look: dict[str, Any]) -> dict[str, float]:
         raise damage.error
 
     question = Question(start_ms=0, end_ms=1 << 42)
-    shares = cut_shares(look_from_json(look, question).blocks, question)
+    shares = cut_shares(index_snapshot_from_json(look, question).blocks, question)
     figures = {}
     for name in ("rows_per_s_core", "rows_per_s_core_stacks"):
-        wish = SampleWish(columns=tuple(QUESTIONS[name][1].split(",")))
+        wish = SampleColumns(columns=tuple(QUESTIONS[name][1].split(",")))
         rates = []
         for _ in range(REPEATS):
             engine = QueryEngine(open_store(store_url), threads=2)

@@ -288,7 +288,7 @@ def test_objects_that_lie_in_the_store_are_imported(service: CatalogService, mai
     assert main.object("solo").stat().physical_address == f"{folder.as_uri()}/one"
     with pytest.raises(ConflictException):
         wanted.cancel()
-    with pytest.raises(BadRequestException, match="objects of acme lie below"):
+    with pytest.raises(BadRequestException, match="objects of acme are in"):
         main.import_data().prefix(f"file://{service.home}/tables/other/", destination="x/").start()
     missing = main.import_data().object(f"{folder.as_uri()}/nothing", destination="x")
     with pytest.raises(lakefs.exceptions.ImportManagerException, match="nothing"):

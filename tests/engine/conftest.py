@@ -1,4 +1,4 @@
-"""Fixtures of the profile tests: both implementations of every door, and the real blocks of other programs."""
+"""Fixtures of the profile tests: both implementations of every kernel, and the real blocks of other programs."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from engine.lanes.profiles.jobs import SourceObject
 from engine.lanes.profiles.merge import dataset_merge, merge
 from engine.storage import ObjectStore, open_store
 
-DOORS = {door.__name__.rpartition(".")[2]: door.__package__ for door in (series_index, symbols, dataset_merge)}
+KERNELS = {kernel.__name__.rpartition(".")[2]: kernel.__package__ for kernel in (series_index, symbols, dataset_merge)}
 
 
-def _compiled(door: str) -> ModuleType | None:
+def _compiled(kernel: str) -> ModuleType | None:
     try:
-        return importlib.import_module(f"{DOORS[door]}._{door}")
+        return importlib.import_module(f"{KERNELS[kernel]}._{kernel}")
     except ImportError:
         return None
 
 
-COMPILED = {door: module for door in DOORS if (module := _compiled(door)) is not None}
+COMPILED = {kernel: module for kernel in KERNELS if (module := _compiled(kernel)) is not None}
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Implementation:
 def implementation_of(name: str) -> Implementation:
     """Return the twin ("python"), or whatever is compiled of it."""
 
-    def module(door: str) -> ModuleType:
-        twin = importlib.import_module(f"{DOORS[door]}._{door}_py")
-        return COMPILED.get(door, twin) if name == "compiled" else twin
+    def module(kernel: str) -> ModuleType:
+        twin = importlib.import_module(f"{KERNELS[kernel]}._{kernel}_py")
+        return COMPILED.get(kernel, twin) if name == "compiled" else twin
 
     return Implementation(
         name=name,

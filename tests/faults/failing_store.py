@@ -1,7 +1,7 @@
 """An object store wrapper that fails on demand: the n-th call, a torn write, a key.
 
 ``FailingStore(store, Fault("write", call=3, torn_bytes=100))`` makes the third write of any object stop after 100
-bytes. A fault applies once unless ``is_lasting``. ``calls`` has the calls made, so that a test can count the calls of a
+bytes. A fault applies once unless ``is_durable``. ``calls`` has the calls made, so that a test can count the calls of a
 successful run and then make each of them fail in turn.
 """
 
@@ -23,7 +23,7 @@ class Fault:
     """The call that fails: of ``operation``, the ``call``-th (from 1) among those whose key contains ``key_part``.
 
     ``torn_bytes``: bytes of a write that reach the store before the error (None: none). ``is_late``: the call takes
-    effect and only its response is lost. ``is_lasting``: every later call fails too.
+    effect and only its response is lost. ``is_durable``: every later call fails too.
     """
 
     operation: str
@@ -31,7 +31,7 @@ class Fault:
     key_part: str = ""
     torn_bytes: int | None = None
     is_late: bool = False
-    is_lasting: bool = False
+    is_durable: bool = False
     error: type[Exception] = StorageError
 
     def __post_init__(self) -> None:
@@ -107,7 +107,7 @@ class FailingStore(ObjectStore):
                 if fault.operation == operation and fault.key_part in key:
                     self._counts[position] += 1
                     count = self._counts[position]
-                    if count == fault.call or (fault.is_lasting and count > fault.call):
+                    if count == fault.call or (fault.is_durable and count > fault.call):
                         struck = fault
         return struck
 

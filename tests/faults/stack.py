@@ -312,7 +312,7 @@ class FaultStack:
         """Return the state of a shard's blocks and jobs."""
         blocks = "SELECT state, level, count(*) FROM profiles_block WHERE shard = %s GROUP BY 1, 2"
         jobs = "SELECT name, state, failures, parked_reason FROM schedule_job WHERE shard = %s AND state <> 'done'"
-        queues = "SELECT level, block_count, ready_at_ms, is_noticed FROM profiles_levelqueue WHERE shard = %s"
+        queues = "SELECT level, block_count, ready_at_ms, is_marked_ready FROM profiles_levelqueue WHERE shard = %s"
         found = {"blocks": blocks, "jobs": jobs, "queues": queues}
         shown = {name: self.rows(query, shard) for name, query in found.items()}
         workers = self.rows("SELECT name, capacity, last_poll_at::text FROM schedule_worker")

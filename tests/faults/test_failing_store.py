@@ -21,7 +21,7 @@ def test_only_the_named_call_fails(tmp_path: Path) -> None:
 
 
 def test_a_lasting_fault_strikes_this_key_for_ever(tmp_path: Path) -> None:
-    store = FailingStore(open_store(str(tmp_path)), Fault("get", key_part="bad", is_lasting=True, error=OSError))
+    store = FailingStore(open_store(str(tmp_path)), Fault("get", key_part="bad", is_durable=True, error=OSError))
     store.put("bad", b"1")
     store.put("good", b"2")
     for _ in range(3):

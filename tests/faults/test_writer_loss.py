@@ -125,7 +125,7 @@ def test_without_the_database_pushes_are_acknowledged_and_later_recovered(
             time.sleep(3.5)  # longer than the silence after which a writer is lost
             load.wait_for(30)
             assert fleet.letters()
-            assert fleet.ring() == ring, "who cannot be heard is not accused"
+            assert fleet.ring() == ring, "who cannot be last_serial is not accused"
         finally:
             postgresql.start()
         wait_until(lambda: fleet.letters() == letters_now(fleet), "no more letters are written")

@@ -33,7 +33,7 @@ def apply_order(state: ReplayedState, index: int, order: Mapping[str, Any]) -> N
     elif action in ("cancel", "quarantine"):
         for name in order["jobs"]:
             _park(state, name, order["parked_reason"])
-    elif action == "give_blocks_back":
+    elif action == "return_job_blocks":
         _give_back(state, order)
     elif action in ("plan_intervals", "compact_branch"):
         for created in order["created"]:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from engine.formats.profile_block.selectors import parse_selector
-from engine.query.block_query import Look
+from engine.query.block_query import IndexSnapshot
 from engine.query.model import Question
 from spark.errors import IndexQueryFailed, IndexQueryRefused
 from spark.index_client import ATTEMPTS_MAX, query_index
@@ -32,7 +32,7 @@ DATASET: dict[str, Any] = {
 BLOCK: dict[str, Any] = {"object_key": "a/b", "size": 99, "datasets": [DATASET]}
 
 
-def ask(handler: Callable[[httpx.Request], httpx.Response]) -> tuple[Look, list[float]]:
+def ask(handler: Callable[[httpx.Request], httpx.Response]) -> tuple[IndexSnapshot, list[float]]:
     pauses: list[float] = []
     transport = httpx.MockTransport(handler)
     found = query_index("http://service/", "lw_x", "acme", QUESTION, pause=pauses.append, transport=transport)

@@ -34,7 +34,7 @@ from engine.lanes.tsdb.merge import merge_job
 from engine.lanes.tsdb.results import read_tsdb_result
 from engine.query.execution import QueryEngine
 from engine.query.model import Damage, Question, blocks_of
-from engine.query.sample_batches import SampleWish, ShareReader
+from engine.query.sample_batches import SampleColumns, ShareReader
 from engine.query.shares import cut_shares
 from engine.storage import ObjectStore, open_store
 from tests.faults.stalling_proxy import stalling_proxy
@@ -253,7 +253,7 @@ def answer_of(store: ObjectStore, sources: list[tuple[str, BlockMeta]]) -> list[
     question = Question(start_ms=0, end_ms=1 << 42)
     engine = QueryEngine(store)
     try:
-        reader = ShareReader(engine, question, SampleWish(columns=("stack", "value")), refuse)
+        reader = ShareReader(engine, question, SampleColumns(columns=("stack", "value")), refuse)
         batches = [batch for share in cut_shares(blocks_of(sources), question) for batch in reader.batches(share)]
     finally:
         engine.close()

@@ -343,7 +343,7 @@ def test_after_a_lost_answer_polls_carry_the_last_serial_received(bench: Bench) 
     schedule.serial = 43
     node.poll_once()
     node.poll_once()
-    assert [request.heard for request in schedule.requests] == [0, 0, 41, 43]
+    assert [request.last_serial for request in schedule.requests] == [0, 0, 41, 43]
 
 
 def test_while_a_run_is_stopping_polls_carry_no_serial(bench: Bench) -> None:
@@ -359,6 +359,6 @@ def test_while_a_run_is_stopping_polls_carry_no_serial(bench: Bench) -> None:
     bench.schedule.wait_for(lambda: not bench.schedule.requests[-1].updates)
     bench.schedule.trouble = None
     bench.schedule.wait_for_polls(2)
-    assert bench.schedule.requests[-1].heard == 0
+    assert bench.schedule.requests[-1].last_serial == 0
     bench.merger.gate.set()
-    bench.schedule.wait_for(lambda: bench.schedule.requests[-1].heard == 41)
+    bench.schedule.wait_for(lambda: bench.schedule.requests[-1].last_serial == 41)

@@ -25,7 +25,7 @@ from webadmin.base.access.errors import CredentialRefused
 from webadmin.base.access.revocations import Revocations
 from webadmin.base.access.scopes import ANY_TENANT, SCOPE_PUSH, SCOPE_QUERY, listed_tenants
 from webadmin.base.access.services import prove_credential
-from webadmin.base.not_taken import NotTaken
+from webadmin.base.push_rejected import PushRejected
 
 TENANT_HEADER = "X-Scope-OrgID"
 ANONYMOUS = "anonymous"
@@ -64,12 +64,12 @@ class _Known:
 
     def check_scope(self, scope: str) -> None:
         if scope not in self.scopes:
-            raise NotTaken("permission_denied", "scope_missing", f"the credential lacks the scope {scope}")
+            raise PushRejected("permission_denied", "scope_missing", f"the credential lacks the scope {scope}")
 
     def check_tenant(self, tenant: str, verb: str) -> None:
         if tenant not in self.tenants and ANY_TENANT not in self.tenants:
             message = f"the credential does not {verb} for tenant {tenant!r}"
-            raise NotTaken("permission_denied", "tenant_not_allowed", message)
+            raise PushRejected("permission_denied", "tenant_not_allowed", message)
 
 
 class Senders:
@@ -83,7 +83,7 @@ class Senders:
         self._known: dict[bytes, _Known] = {}
 
     def identify(self, request: HttpRequest) -> Sender:
-        """Return the sender. Raises NotTaken with ``unauthenticated``, ``permission_denied`` or ``unavailable``."""
+        """Return the sender. Raises PushRejected with ``unauthenticated``, ``permission_denied`` or ``unavailable``."""
         header = request.headers.get(TENANT_HEADER, "")
         authorization = request.headers.get("Authorization", "")
         if not authorization:
@@ -93,7 +93,7 @@ class Senders:
         return Sender(_tenant_of(known, header), f"credential:{known.name}")
 
     def identify_reader(self, request: HttpRequest) -> Reader:
-        """Return the reader and its tenants, joined by ``|`` in the header. Raises NotTaken as ``identify`` does.
+        """Return the reader and its tenants, joined by ``|`` in the header. Raises PushRejected as ``identify`` does.
 
         Reading profiles always requires a credential, even where bare headers are trusted for pushes.
         """
@@ -120,12 +120,12 @@ class Senders:
             proven = prove_credential(wire_form=wire_form, at=timezone.now())
         except CredentialRefused as error:
             self._known.pop(key, None)
-            raise NotTaken("unauthenticated", CredentialRefused.code, str(error)) from error
+            raise PushRejected("unauthenticated", CredentialRefused.code, str(error)) from error
         except AnyDatabaseError as error:
             if found is not None and self._revocations is not None and now - found.checked_at < STALE_S:
                 return found
             message = "credentials cannot be checked now: the database is away"
-            raise NotTaken("unavailable", "database_away", message) from error
+            raise PushRejected("unavailable", "database_away", message) from error
         if len(self._known) >= REMEMBERED_MAX:
             self._known.clear()
         credential = proven.credential
@@ -153,12 +153,12 @@ def _wire_form(authorization: str) -> str:
         return value.strip()
     if scheme.lower() != "basic":
         message = "Authorization must be Bearer, or Basic with a credential as its password"
-        raise NotTaken("unauthenticated", CredentialRefused.code, message)
+        raise PushRejected("unauthenticated", CredentialRefused.code, message)
     try:
         _, _, password = base64.b64decode(value.strip(), validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError) as error:
         message = "the Basic authorization is not base64 of user:password"
-        raise NotTaken("unauthenticated", CredentialRefused.code, message) from error
+        raise PushRejected("unauthenticated", CredentialRefused.code, message) from error
     return password
 
 
@@ -174,7 +174,7 @@ def _tenant_of(known: _Known, header: str) -> str:
 def _only_tenant(known: _Known) -> str:
     if len(known.tenants) == 1 and ANY_TENANT not in known.tenants:
         return next(iter(known.tenants))
-    raise NotTaken("unauthenticated", "no_tenant", f"no org id: name the tenant in the header {TENANT_HEADER}")
+    raise PushRejected("unauthenticated", "no_tenant", f"no org id: name the tenant in the header {TENANT_HEADER}")
 
 
 def _trusted(header: str) -> Sender:
@@ -183,15 +183,15 @@ def _trusted(header: str) -> Sender:
     return Sender(_one(header) if header else ANONYMOUS, "tenant header")
 
 
-def _no_credential(scope: str) -> NotTaken:
+def _no_credential(scope: str) -> PushRejected:
     message = f"no credential: send one with the scope {scope} as bearer token or Basic password"
-    return NotTaken("unauthenticated", "no_credential", message)
+    return PushRejected("unauthenticated", "no_credential", message)
 
 
 def _one(header: str) -> str:
     tenants = {part.strip() for part in header.split("|")}
     if len(tenants) != 1:
-        raise NotTaken("unauthenticated", "no_tenant", "a push is for one tenant, the header names several")
+        raise PushRejected("unauthenticated", "no_tenant", "a push is for one tenant, the header names several")
     return _valid(tenants.pop())
 
 
@@ -199,4 +199,4 @@ def _valid(tenant: str) -> str:
     try:
         return check_tenant(tenant.strip())
     except BadBlockName as error:
-        raise NotTaken("unauthenticated", "bad_tenant", str(error)) from error
+        raise PushRejected("unauthenticated", "bad_tenant", str(error)) from error

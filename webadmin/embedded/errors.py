@@ -19,8 +19,8 @@ class ProgramFailed(LithifyError):
         self.last_lines = tuple(last_lines)
 
     def __str__(self) -> str:
-        said = "".join(f"\n    {line}" for line in self.last_lines) or " (it said nothing)"
-        return f"{self.program} {self.reason}; its last lines:{said}"
+        output = "".join(f"\n    {line}" for line in self.last_lines) or " (it said nothing)"
+        return f"{self.program} {self.reason}; its last lines:{output}"
 
 
 class HomeInUse(LithifyError):

@@ -25,7 +25,7 @@ from engine.storage.model import ObjectStore
 from engine.storage.opening import open_store
 from webadmin.base.access.revocations import Revocations
 from webadmin.base.database.database_clock import read_database_clock
-from webadmin.base.not_taken import NotTaken
+from webadmin.base.push_rejected import PushRejected
 from webadmin.base.senders import Senders
 from webadmin.ingest.placement_view import PlacementView
 from webadmin.ingest.push_tally import PushTally
@@ -33,7 +33,7 @@ from webadmin.ingest.services.change_push_limit import set_push_limits
 from webadmin.ingest.services.count_pushes import count_pushes
 from webadmin.ingest.shard_delivery import ShardDelivery
 from webadmin.ingest.tenant_budget import TenantBudgets
-from webadmin.ingest.tenant_limits import DEFAULTS, EVERYBODY, TenantPushLimits, limits_of
+from webadmin.ingest.tenant_limits import ALL_TENANTS, DEFAULTS, TenantPushLimits, limits_of
 from webadmin.ingest.writer_clients import WriterClients
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Distributor:
     def limits(self, tenant: str) -> TenantPushLimits:
         """Return the limits of a tenant as of the last refresh."""
         if tenant not in self._set_limits:
-            tenant = EVERYBODY
+            tenant = ALL_TENANTS
         return self._limits.get(tenant, DEFAULTS)
 
     def refresh(self, *, rules_too: bool = True) -> None:
@@ -93,8 +93,8 @@ class Distributor:
     def distribute(self, tenant: str, profiles: Iterable[PushedProfile], now_ns: int, deadline: float) -> None:
         """Send profiles to the writers of their shards and return when all are durable.
 
-        ``deadline`` is a ``time.monotonic`` value. Raises NotTaken if a profile was not stored: ``invalid_argument`` if
-        no writer can store it, ``unavailable`` if the same push can be retried.
+        ``deadline`` is a ``time.monotonic`` value. Raises PushRejected if a profile was not stored:
+        ``invalid_argument`` if no writer can store it, ``unavailable`` if the same push can be retried.
         """
         placer, addresses = self.placement.snapshot()
         groups: dict[int, ShardGroup] = {}
@@ -104,7 +104,7 @@ class Distributor:
                 group = groups.setdefault(decision.shard, ShardGroup(decision))
                 group.series.append(PushedSeries(labels=profile.labels, pprof=profile.pprof, received_at_ns=now_ns))
         except (EmptyRing, NoInstance) as error:
-            raise NotTaken("unavailable", error.code, f"no segment writer takes profiles now: {error}") from error
+            raise PushRejected("unavailable", error.code, f"no segment writer takes profiles now: {error}") from error
         deliveries = [
             ShardDelivery(self.writers, addresses, group.decision, encode_segment_push(tenant, shard, group.series))
             for shard, group in groups.items()
@@ -127,8 +127,8 @@ class Distributor:
         except DatabaseError as error:
             log.warning("push_limits_not_read error=%s", error)
             return
-        everybodys = found.get(EVERYBODY, {})
-        self._limits = {tenant: limits_of(own, everybodys) for tenant, own in {EVERYBODY: {}, **found}.items()}
+        of_all_tenants = found.get(ALL_TENANTS, {})
+        self._limits = {tenant: limits_of(own, of_all_tenants) for tenant, own in {ALL_TENANTS: {}, **found}.items()}
         self._set_limits = found
 
 

@@ -25,9 +25,9 @@ from engine.ingest.ingest_request import (
 from engine.ingest.push import DecodedPush
 from webadmin.base.compressed_bodies import UnreadableBody, read_body
 from webadmin.base.database.database_clock import database_clock_ms
-from webadmin.base.not_taken import NotTaken
+from webadmin.base.push_rejected import PushRejected
+from webadmin.base.query_times import parse_time
 from webadmin.base.senders import Sender
-from webadmin.base.time_words import parse_time
 from webadmin.ingest.plain_answers import ingest_status, json_error
 from webadmin.ingest.receive import body_limit, identify, receive, refuse, unread
 
@@ -43,13 +43,13 @@ def ingest(request: HttpRequest) -> HttpResponse:
     try:
         sender = identify(request)
         body = _body(request, sender)
-        asked = _asked(request, body, sender)
+        request_values = _asked(request, body, sender)
         receive(
             sender,
             len(body),
-            lambda limits, now_ns: DecodedPush(tuple(decode_ingest(asked, limits, now_ns=now_ns)), ()),
+            lambda limits, now_ns: DecodedPush(tuple(decode_ingest(request_values, limits, now_ns=now_ns)), ()),
         )
-    except NotTaken as error:
+    except PushRejected as error:
         return json_error(error, ingest_status(error, is_pprof=is_pprof))
     return HttpResponse()
 

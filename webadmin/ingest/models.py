@@ -33,7 +33,7 @@ class PushLimitChange(models.Model):
     actor = models.CharField(max_length=ACTOR_MAX)
     why = models.CharField(max_length=WHY_MAX)
 
-    objects = ConfinedManager("tenant", rules_for_everybody=True)
+    objects = ConfinedManager("tenant", rules_for_all_tenants=True)
 
     class Meta:
         constraints = [

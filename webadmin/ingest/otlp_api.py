@@ -7,7 +7,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from engine.ingest.otlp import decode_otlp
 from webadmin.base.compressed_bodies import UnreadableBody, read_body
-from webadmin.base.not_taken import NotTaken
+from webadmin.base.push_rejected import PushRejected
 from webadmin.base.senders import Sender
 from webadmin.ingest.plain_answers import otlp_status, text_error
 from webadmin.ingest.receive import body_limit, identify, receive, refuse, unread
@@ -40,7 +40,7 @@ def export(request: HttpRequest) -> HttpResponse:
             len(body),
             lambda limits, now_ns: decode_otlp(body, is_json=kind == JSON, limits=limits, now_ns=now_ns),
         )
-    except NotTaken as error:
+    except PushRejected as error:
         return text_error(error, otlp_status(error))
     return HttpResponse(b"", content_type=PROTO)
 

@@ -10,7 +10,7 @@ from engine.placement.model import PlacementRules
 from engine.placement.placer import Placer
 from engine.placement.ring import EMPTY_RING, Ring
 from engine.storage.model import ObjectStore
-from webadmin.base.not_taken import NotTaken
+from webadmin.base.push_rejected import PushRejected
 from webadmin.placement.services.read_ring import read_ring
 from webadmin.placement.services.read_rules import read_rules
 
@@ -34,10 +34,10 @@ class PlacementView:
     def snapshot(self) -> Snapshot:
         """Return the placer and addresses in use.
 
-        Raises NotTaken while existing rules could not be read, because placement without them would be wrong.
+        Raises PushRejected while existing rules could not be read, because placement without them would be wrong.
         """
         if self._snapshot is None:
-            raise NotTaken("unavailable", "no_placement_rules", "the placement rules cannot be read: try again")
+            raise PushRejected("unavailable", "no_placement_rules", "the placement rules cannot be read: try again")
         return self._snapshot
 
     def refresh_ring(self) -> None:

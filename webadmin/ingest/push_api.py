@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from engine.formats.proto.push_pb2 import PushResponse
 from engine.ingest.push import decode_push
 from webadmin.base.connect import Call, ConnectError, Gate, unary
-from webadmin.base.not_taken import NotTaken
+from webadmin.base.push_rejected import PushRejected
 from webadmin.base.senders import Sender
 from webadmin.ingest.distributor import PUSH_SECONDS
 from webadmin.ingest.receive import body_limit, count_unread, identify, receive
@@ -26,7 +26,7 @@ def _body_bytes_max(sender: Sender) -> int:
 def _admit(request: HttpRequest) -> Sender:
     try:
         return identify(request)
-    except NotTaken as error:
+    except PushRejected as error:
         raise ConnectError(error.code, error.message, reason=error.reason) from error
 
 
@@ -39,7 +39,7 @@ def _push(call: Call) -> PushResponse:
             lambda limits, now_ns: decode_push(call.body, is_json=call.is_json, limits=limits, now_ns=now_ns),
             deadline=deadline,
         )
-    except NotTaken as error:
+    except PushRejected as error:
         raise ConnectError(error.code, error.message, reason=error.reason) from error
     return PushResponse()
 

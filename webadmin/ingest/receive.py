@@ -13,7 +13,7 @@ from engine.ingest.model import PushedProfile, PushLimits, Refused
 from engine.ingest.push import DecodedPush
 from webadmin.base.compressed_bodies import BadGzip, BodyTooLarge, UnreadableBody
 from webadmin.base.database.database_clock import database_clock_ms
-from webadmin.base.not_taken import NotTaken
+from webadmin.base.push_rejected import PushRejected
 from webadmin.base.senders import Sender
 from webadmin.ingest.distributor import PUSH_SECONDS, Distributor, distributor
 from webadmin.ingest.models import ACCEPTED
@@ -30,7 +30,7 @@ MESSAGES_MAX = 5
 def identify(request: HttpRequest) -> Sender:
     """Return the authenticated sender, before the body is read.
 
-    Raises NotTaken, and counts it, if the credential is invalid or the tenant has exceeded its rate.
+    Raises PushRejected, and counts it, if the credential is invalid or the tenant has exceeded its rate.
     """
     found = distributor()
     tenant = ""
@@ -40,7 +40,7 @@ def identify(request: HttpRequest) -> Sender:
         limits = found.limits(tenant)
         if not found.budgets.may_read(tenant, limits, time.monotonic()):
             raise _rate_limited(tenant, limits)
-    except NotTaken as error:
+    except PushRejected as error:
         found.tally.add(tenant, error.reason, message=error.message)
         raise
     return sender
@@ -49,13 +49,13 @@ def identify(request: HttpRequest) -> Sender:
 def receive(sender: Sender, size: int, decode: Decode, *, deadline: float | None = None) -> None:
     """Store a push of ``size`` bytes and return when all its profiles are durable.
 
-    Raises NotTaken otherwise; valid profiles are stored even if others of the push are rejected. Rejected bytes count
-    towards the tenant's rate limit too.
+    Raises PushRejected otherwise; valid profiles are stored even if others of the push are rejected. Rejected bytes
+    count towards the tenant's rate limit too.
     """
     found = distributor()
     try:
         _receive(found, sender.tenant, size, decode, deadline or time.monotonic() + PUSH_SECONDS)
-    except NotTaken as error:
+    except PushRejected as error:
         if not error.is_counted:
             found.tally.add(sender.tenant, error.reason, message=error.message)
         raise
@@ -73,17 +73,17 @@ def count_unread(sender: Sender, reason: str, message: str, work_bytes: int = 0)
     found.budgets.charge(sender.tenant, work_bytes)
 
 
-def unread(sender: Sender, error: UnreadableBody) -> NotTaken:
+def unread(sender: Sender, error: UnreadableBody) -> PushRejected:
     """Count and charge a push whose body could not be read; return the error to raise."""
     reason = BODY_SIZE if isinstance(error, BodyTooLarge) else "bad_gzip" if isinstance(error, BadGzip) else BREAKS_OFF
     count_unread(sender, reason, str(error), error.work_bytes)
-    return NotTaken("invalid_argument", reason, str(error))
+    return PushRejected("invalid_argument", reason, str(error))
 
 
-def refuse(sender: Sender, code: str, reason: str, message: str) -> NotTaken:
+def refuse(sender: Sender, code: str, reason: str, message: str) -> PushRejected:
     """Count a push that was rejected before its body was decoded; return the error to raise."""
     distributor().tally.add(sender.tenant, reason, message=message)
-    return NotTaken(code, reason, message)
+    return PushRejected(code, reason, message)
 
 
 def _receive(found: Distributor, tenant: str, size: int, decode: Decode, deadline: float) -> None:
@@ -94,7 +94,7 @@ def _receive(found: Distributor, tenant: str, size: int, decode: Decode, deadlin
         decoded = decode(limits.profile, now_ns)
     except Refused as error:
         found.budgets.charge(tenant, max(0, error.work_bytes - size))
-        raise NotTaken("invalid_argument", error.reason, error.message) from error
+        raise PushRejected("invalid_argument", error.reason, error.message) from error
     found.budgets.charge(tenant, max(0, bytes_of(decoded.profiles) - size, decoded.work_bytes - size))
     refused = list(decoded.refused)
     taken = _within_series(found, tenant, decoded.profiles, limits.series_max, refused)
@@ -103,7 +103,7 @@ def _receive(found: Distributor, tenant: str, size: int, decode: Decode, deadlin
         try:
             found.distribute(tenant, taken, now_ns, deadline)
             found.tally.add(tenant, ACCEPTED, count=len(taken), size=bytes_of(taken))
-        except NotTaken as error:
+        except PushRejected as error:
             found.tally.add(tenant, error.reason, count=len(taken), message=error.message)
             failure = error
     for one in refused:
@@ -115,16 +115,16 @@ def _receive(found: Distributor, tenant: str, size: int, decode: Decode, deadlin
         raise _joined("resource_exhausted" if is_full else "invalid_argument", refused[0].reason, [*map(str, refused)])
 
 
-def _rate_limited(tenant: str, limits: TenantPushLimits) -> NotTaken:
+def _rate_limited(tenant: str, limits: TenantPushLimits) -> PushRejected:
     message = f"tenant {tenant} sends more than {limits.bytes_per_second} bytes/s (burst {limits.burst_bytes})"
-    return NotTaken("resource_exhausted", "rate_limited", message)
+    return PushRejected("resource_exhausted", "rate_limited", message)
 
 
-def _joined(code: str, reason: str, messages: Sequence[str]) -> NotTaken:
+def _joined(code: str, reason: str, messages: Sequence[str]) -> PushRejected:
     """Return one error for all rejected profiles, which are already counted."""
-    said = list(dict.fromkeys(messages))
-    more = f"; and {len(said) - MESSAGES_MAX} more" if len(said) > MESSAGES_MAX else ""
-    return NotTaken(code, reason, "; ".join(said[:MESSAGES_MAX]) + more, is_counted=True)
+    distinct = list(dict.fromkeys(messages))
+    more = f"; and {len(distinct) - MESSAGES_MAX} more" if len(distinct) > MESSAGES_MAX else ""
+    return PushRejected(code, reason, "; ".join(distinct[:MESSAGES_MAX]) + more, is_counted=True)
 
 
 def _within_series(

@@ -7,7 +7,7 @@ from itertools import chain, islice
 
 from engine.placement.delivery import Answer, deliver
 from engine.placement.placer import Decision
-from webadmin.base.not_taken import NotTaken
+from webadmin.base.push_rejected import PushRejected
 from webadmin.ingest.writer_clients import Exchange, WriterClients
 
 ATTEMPTS_MAX = 6
@@ -38,7 +38,7 @@ class ShardDelivery:
         if self._writers.may_try(self._first.instance):
             self._begun = self._sent(self._first.instance, deadline)
 
-    def finish(self, deadline: float) -> NotTaken | None:
+    def finish(self, deadline: float) -> PushRejected | None:
         """Return None once the profiles are durable, else the error."""
         candidates = islice(chain((self._first,), self._others), ATTEMPTS_MAX)
         answer = deliver(
@@ -49,9 +49,9 @@ class ShardDelivery:
         if answer is Answer.ACCEPTED:
             return None
         if answer is Answer.REFUSED:
-            return NotTaken("invalid_argument", "writer_refused", self._said)
+            return PushRejected("invalid_argument", "writer_refused", self._said)
         message = f"not stored, send it again: {self._said or 'no writer answered'}"
-        return NotTaken("unavailable", "not_durable", message)
+        return PushRejected("unavailable", "not_durable", message)
 
     def _ask(self, instance: str, deadline: float) -> Answer:
         exchange, self._begun = self._begun, None

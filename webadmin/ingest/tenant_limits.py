@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from engine.core.errors import LithifyError
 from engine.ingest.model import NANOSECONDS_PER_SECOND, PushLimits
 
-EVERYBODY = ""
+ALL_TENANTS = ""
 
 
 class PushLimitRefused(LithifyError):
@@ -88,10 +88,10 @@ def check_push_limit(name: PushLimitName, value: int | None) -> None:
         raise PushLimitRefused(f"{name} {value}: give 0 to {HIGHEST[name]}")
 
 
-def limits_of(own: Mapping[str, int], everybodys: Mapping[str, int]) -> TenantPushLimits:
+def limits_of(own: Mapping[str, int], of_all_tenants: Mapping[str, int]) -> TenantPushLimits:
     """Return the limits in force from those set for the tenant and for all tenants, by name."""
     values = {name: DEFAULTS.value(name) for name in PushLimitName}
-    values |= {PushLimitName(name): value for name, value in {**everybodys, **own}.items()}
+    values |= {PushLimitName(name): value for name, value in {**of_all_tenants, **own}.items()}
     known = {spec.name for spec in fields(PushLimits)}
     inner: dict[str, int] = {name.value: value for name, value in values.items() if name.value in known}
     inner |= {column: values[name] * NANOSECONDS_PER_SECOND for name, column in _IN_SECONDS.items()}

@@ -11,7 +11,7 @@ from webadmin.ingest.push_api import push
 from webadmin.ingest.push_limits_api import PushLimitsView
 
 PUSH_METHOD = "push.v1.PusherService/Push"
-DOORS: dict[str, View] = {
+INGEST_VIEWS: dict[str, View] = {
     PUSH_METHOD: push,
     "ingest": ingest,
     "pyroscope/ingest": ingest,
@@ -23,5 +23,5 @@ DOORS: dict[str, View] = {
 urlpatterns = [
     path("api/v1/operations/push-limits", PushLimitsView.as_view(), name="push-limits"),
     re_path(r"^(?:.+/)?push\.v1\.PusherService/Push$", push, name="push"),
-    *(path(address, view) for address, view in DOORS.items() if address != PUSH_METHOD),
+    *(path(address, view) for address, view in INGEST_VIEWS.items() if address != PUSH_METHOD),
 ]

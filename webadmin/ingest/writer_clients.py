@@ -82,8 +82,8 @@ class WriterClients:
             reply = Reply(Answer.UNAVAILABLE, f"{type(error).__name__}: {error}")
         self._breakers[exchange.instance].record(reply.answer, time.monotonic())
         if reply.answer is not Answer.ACCEPTED:
-            said = (exchange.instance, reply.answer.value, reply.message)
-            log.warning("push_not_accepted instance=%s answer=%s: %s", *said)
+            details = (exchange.instance, reply.answer.value, reply.message)
+            log.warning("push_not_accepted instance=%s answer=%s: %s", *details)
         return reply
 
     def close(self) -> None:

@@ -29,7 +29,7 @@ from webadmin.base.database import dialect
 from webadmin.placement.models import RulesHead
 from webadmin.placement.pictures import PIECES_MAX, Stretch, heat_picture, ring_legend, ring_picture
 from webadmin.placement.services.build_placement_rules import rules_of
-from webadmin.placement.services.foresee_placement import FleetChange, what_if
+from webadmin.placement.services.forecast_placement import FleetChange, what_if
 from webadmin.placement.services.instances import current_ring
 
 OLD_RULES_MS = 2 * 60_000
@@ -67,8 +67,8 @@ def placement_page(request: HttpRequest) -> HttpResponse:
     now = read_now()
     heaviest = sorted(now.statistics.datasets, key=lambda one: (-one.usage(), one.tenant, one.dataset))
     chosen = _chosen(request, heaviest)
-    asked = {name: request.GET.get(name, "").strip() for name in ("add", "remove", "shards")}
-    foreseen, refused = _answer(asked) if request.GET.get("ask") else ([], [])
+    form = {name: request.GET.get(name, "").strip() for name in ("add", "remove", "shards")}
+    forecast, refused = _answer(form) if request.GET.get("ask") else ([], [])
     context = {
         **admin.site.each_context(request),
         "title": "Placement",
@@ -78,8 +78,8 @@ def placement_page(request: HttpRequest) -> HttpResponse:
         "tables": [_skew(now, heaviest)],
         "tenant": chosen[0] if chosen else "",
         "dataset": chosen[1] if chosen else "",
-        "asked": asked,
-        "foreseen": foreseen,
+        "asked": form,
+        "forecast": forecast,
         "refused": refused,
     }
     return TemplateResponse(request, "placement/map.html", context)
@@ -211,24 +211,24 @@ def _address(found: DatasetStatistics) -> str:
     return f"?{urlencode({'tenant': found.tenant, 'dataset': found.dataset})}"
 
 
-def _answer(asked: dict[str, str]) -> tuple[list[Section], list[Notice]]:
+def _answer(form: dict[str, str]) -> tuple[list[Section], list[Notice]]:
     """Return what would move, or why that cannot be computed."""
     if confined_tenants() is not None:
         text = "What a change of the fleet moves is about all tenants: ask an operator who may see them."
         return [], [Notice(tone="warn", text=text)]
-    shards = asked["shards"]
+    shards = form["shards"]
     if shards and not (shards.isascii() and shards.isdigit()):
         return [], [Notice(tone="warn", text=f"{shards!r} is no number of shards.")]
     change = FleetChange(
-        add=[zone if zone != NO_ZONE else "" for zone in _names(asked["add"])],
-        remove=_names(asked["remove"]),
+        add=[zone if zone != NO_ZONE else "" for zone in _names(form["add"])],
+        remove=_names(form["remove"]),
         shards=int(shards) if shards else None,
     )
     try:
-        told: dict[str, Any] = what_if(change).to_json()
+        preview: dict[str, Any] = what_if(change).to_json()
     except LithifyError as error:
         return [], [Notice(tone="warn", text=f"{str(error)[:1].upper()}{str(error)[1:]}.")]
-    return list(outcome_sections({name: value for name, value in told.items() if value != []})), []
+    return list(outcome_sections({name: value for name, value in preview.items() if value != []})), []
 
 
 def _names(text: str) -> list[str]:

@@ -56,7 +56,7 @@ class RingHead(models.Model):
     document = models.BinaryField(default=bytes)
     changed_at_ms = models.BigIntegerField(default=0)
     # Set by an operator who expects a larger fleet: growing later would move most series once.
-    shards_wished = models.PositiveIntegerField(null=True, blank=True)
+    shards_override = models.PositiveIntegerField(null=True, blank=True)
 
     class Meta:
         constraints = [models.CheckConstraint(condition=models.Q(id=1), name="placement_ring_head_one_row")]

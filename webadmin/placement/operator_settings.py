@@ -10,7 +10,7 @@ from engine.placement.build_rules import PlacementSettings
 from engine.placement.model import DEFAULT_LIMITS, DatasetKey, DatasetOverride, LoadBalancing, TenantLimits
 from webadmin.placement.rule_models import PlacementLimit, PlacementOverride
 
-EVERYBODY = ""
+ALL_TENANTS = ""
 LIMIT_NAMES = tuple(field.name for field in fields(TenantLimits))
 OVERRIDE_NAMES = ("tenant_shards", "dataset_shards", "load_balancing", "shards")
 
@@ -23,7 +23,7 @@ def operator_settings() -> PlacementSettings:
 def settings_of(limits: Iterable[PlacementLimit], overrides: Iterable[PlacementOverride]) -> PlacementSettings:
     """Return these rows as the engine takes them; a tenant's own numbers override those of everybody."""
     own = {row.tenant: limit_values(row) for row in limits}
-    default = limits_with(DEFAULT_LIMITS, own.pop(EVERYBODY, {}))
+    default = limits_with(DEFAULT_LIMITS, own.pop(ALL_TENANTS, {}))
     return PlacementSettings(
         default_limits=default,
         tenants={tenant: limits_with(default, values) for tenant, values in sorted(own.items())},

@@ -16,7 +16,7 @@ from webadmin.placement.operator_settings import limit_values, override_values
 from webadmin.placement.placement_fields import LIMITS, OVERRIDE
 from webadmin.placement.rule_models import DATASET_NAME_MAX
 from webadmin.placement.services.decide_placement import Decision, change_limits, change_override
-from webadmin.placement.services.foresee_placement import NEW_INSTANCES_MAX, FleetChange, what_if
+from webadmin.placement.services.forecast_placement import NEW_INSTANCES_MAX, FleetChange, what_if
 from webadmin.placement.services.instances import current_ring, drain_instance, size_ring
 
 TENANT = Text("tenant", "Tenant", "Empty: everybody without numbers of their own.", length_max=TENANT_NAME_MAX)
@@ -28,7 +28,7 @@ def _decided(decisions: Sequence[Decision], is_dry_run: bool) -> dict[str, Any]:
         return {"changed": [_place(one) for one in decisions if one.before != one.after]}
     values = [row for one in decisions for row in _values(one)]
     described: dict[str, Any] = {"values": values}
-    foreseen = [one.foresight.to_json() for one in decisions if one.foresight is not None]
+    foreseen = [one.movement.to_json() for one in decisions if one.movement is not None]
     described |= foreseen[0] if len(foreseen) == 1 else {}
     if not values:
         described["notes"] = ["Nothing changes: it is so already."]
@@ -64,23 +64,23 @@ def _told(values: Mapping[str, Any], name: str) -> str:
 def _drain(values: Values, order: ActionContext) -> dict[str, Any]:
     names = values["instances"]
     if order.is_dry_run:
-        return {"changed": [], "foresight": what_if(FleetChange(remove=names)).to_json()}
+        return {"changed": [], "movement": what_if(FleetChange(remove=names)).to_json()}
     changed = [name for name in names if drain_instance(name, actor=order.actor, reason=order.why)]
-    return {"changed": changed, "foresight": None}
+    return {"changed": changed, "movement": None}
 
 
 def _size_ring(values: Values, order: ActionContext) -> dict[str, Any]:
     shards, before = values["shards"], current_ring()
     if order.is_dry_run:
-        foresight = what_if(FleetChange(shards=max(shards, before.shards)))
-        return {"changed": [], "foresight": foresight.to_json()}
+        movement = what_if(FleetChange(shards=max(shards, before.shards)))
+        return {"changed": [], "movement": movement.to_json()}
     after = size_ring(shards, actor=order.actor, reason=order.why)
-    return {"changed": ["the ring"] if after.version != before.version else [], "foresight": None}
+    return {"changed": ["the ring"] if after.version != before.version else [], "movement": None}
 
 
 def _fleet(outcomes: Sequence[dict[str, Any]], is_dry_run: bool) -> dict[str, Any]:
     [outcome] = outcomes
-    return outcome["foresight"] if is_dry_run else {"changed": outcome["changed"]}
+    return outcome["movement"] if is_dry_run else {"changed": outcome["changed"]}
 
 
 def _override_initial(rows: Sequence[PlacementOverride]) -> dict[str, Any]:

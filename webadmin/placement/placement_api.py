@@ -23,7 +23,7 @@ from webadmin.placement.operator_settings import limit_values, override_values
 from webadmin.placement.placement_actions import SET_LIMITS, SET_OVERRIDE
 from webadmin.placement.rule_changes import rule_json
 from webadmin.placement.services.build_placement_rules import rules_of
-from webadmin.placement.services.foresee_placement import NEW_INSTANCES_MAX, FleetChange, what_if
+from webadmin.placement.services.forecast_placement import NEW_INSTANCES_MAX, FleetChange, what_if
 from webadmin.placement.services.instances import current_ring
 from webadmin.schedule.api.operations import ROWS_MAX
 
@@ -129,7 +129,7 @@ class WhatIfView(OperatorView):
     @extend_schema(
         operation_id="placement_what_if",
         request=shapes.WhatIfSerializer,
-        responses={200: shapes.ForesightSerializer, **ERRORS},
+        responses={200: shapes.MovementForecastSerializer, **ERRORS},
     )
     def post(self, request: Request) -> Response:
         """Say what moves if instances come and go, or if the ring gets another number of shards."""

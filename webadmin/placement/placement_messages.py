@@ -75,7 +75,7 @@ class MoverSerializer(DatasetPlaceSerializer):
     shards_after = serializers.IntegerField()
 
 
-class ForesightSerializer(serializers.Serializer[Any]):
+class MovementForecastSerializer(serializers.Serializer[Any]):
     """What would move."""
 
     shards_before = serializers.IntegerField()
@@ -96,7 +96,7 @@ class DecisionSerializer(DatasetPlaceSerializer):
     before = serializers.DictField(allow_null=True)
     after = serializers.DictField(allow_null=True)
     dry_run = serializers.BooleanField()
-    foresight = ForesightSerializer(allow_null=True)
+    movement = MovementForecastSerializer(allow_null=True)
 
 
 class InstanceSerializer(serializers.Serializer[Any]):
@@ -117,7 +117,7 @@ class FleetSerializer(serializers.Serializer[Any]):
 
 class DoneSerializer(serializers.Serializer[Any]):
     changed = serializers.ListField(child=serializers.CharField())
-    foresight = ForesightSerializer(allow_null=True, help_text="of a dry run")
+    movement = MovementForecastSerializer(allow_null=True, help_text="of a dry run")
 
 
 class WhatIfSerializer(serializers.Serializer[Any]):

@@ -34,7 +34,7 @@ class RulesHead(models.Model):
     read_index = models.BigIntegerField(default=0)
     gaps = models.JSONField(default=dict)
     # Usage is added in order of time: late segments count from here.
-    fed_until_ms = models.BigIntegerField(default=0)
+    read_until_ms = models.BigIntegerField(default=0)
 
     class Meta:
         verbose_name_plural = "rules head"
@@ -102,7 +102,7 @@ class PlacementLimit(models.Model):
     decay_window_s = models.FloatField(null=True, blank=True)
     may_leave_zone = models.BooleanField(null=True, blank=True)
 
-    objects = ConfinedManager("tenant", rules_for_everybody=True)
+    objects = ConfinedManager("tenant", rules_for_all_tenants=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["tenant"], name="placement_limit_tenant_unique")]

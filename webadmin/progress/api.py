@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from webadmin.base.access.models import WorkerCredential
-from webadmin.base.access.scopes import SCOPE_READ, confined_words, is_for_everybody
+from webadmin.base.access.scopes import SCOPE_READ, confinement_reason, is_unconfined
 from webadmin.base.error_answers import ErrorSerializer
 from webadmin.progress.report import WINDOW_SECONDS, WINDOW_SECONDS_MAX, progress_report
 from webadmin.progress.serializers import BacklogSerializer, ExplanationsSerializer
@@ -33,8 +33,8 @@ class MayRead(BasePermission):
         user = request.user
         if not isinstance(user, WorkerCredential) or not any(user.has_scope(scope) for scope in READING_SCOPES):
             return False
-        if not is_for_everybody(user):
-            self.message = confined_words(user)
+        if not is_unconfined(user):
+            self.message = confinement_reason(user)
             return False
         return True
 

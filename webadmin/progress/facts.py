@@ -12,9 +12,9 @@ from engine.schedule.pauses import PausedScope
 from webadmin.base.database import dialect, durability
 from webadmin.progress.due_work import count_queues, due_jobs, due_queues, filled_queues, held_jobs
 from webadmin.progress.models import CountingMark
+from webadmin.schedule.blockers import caps_reached, jobs_with_unmatched_pins
 from webadmin.schedule.breakages import merging_is_broken
 from webadmin.schedule.command_log import read_time
-from webadmin.schedule.hindrances import caps_reached, jobs_with_unmatched_pins
 from webadmin.schedule.isolation_stops import stops_in_words
 from webadmin.schedule.lanes import Trouble, lanes
 from webadmin.schedule.models import Job, LogHead

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engine.schedule.progress import count_words, seconds_text
+from engine.schedule.progress import count_text, seconds_text
 from webadmin.progress.facts import Standstill
 
 COUNTING_LATE_MS = 3 * 60_000
@@ -114,7 +114,7 @@ def _blockers(facts: Standstill) -> Iterator[Blocker]:
     if facts.is_work_due and facts.polling_workers and not facts.offered_capacity and not facts.leased_jobs:
         yield Blocker(
             code="no_capacity",
-            text=f"{count_words(facts.polling_workers, 'worker')} polling, and none offers a free slot",
+            text=f"{count_text(facts.polling_workers, 'worker')} polling, and none offers a free slot",
             remedy="look at the nodes' logs: a node that is not ready, rests after failures or cannot hear its broker "
             "offers nothing",
         )
@@ -124,7 +124,7 @@ def _blockers(facts: Standstill) -> Iterator[Blocker]:
             code="leases_over", text=f"{leases} over", remedy="the next poll takes over; if that repeats, nodes die"
         )
     if facts.pinned_jobs:
-        jobs = count_words(facts.pinned_jobs, "job")
+        jobs = count_text(facts.pinned_jobs, "job")
         yield Blocker(
             code="pinned",
             text=f"{jobs} may only go to a worker or build that does not poll",
@@ -137,9 +137,9 @@ def _blockers(facts: Standstill) -> Iterator[Blocker]:
             remedy="wait for the end of its jobs, or raise the cap",
         )
     if facts.paused and facts.paused_blocks:
-        due = count_words(facts.paused_blocks, "block")
+        due = count_text(facts.paused_blocks, "block")
         places = ((facts.paused_queues, "queue"), (facts.paused_jobs, "job"))
-        within = " and ".join(count_words(count, noun) for count, noun in places if count)
+        within = " and ".join(count_text(count, noun) for count, noun in places if count)
         within = f" in {within}" if within else ""
         yield Blocker(
             code="paused",
@@ -154,7 +154,7 @@ def _set_aside(facts: Standstill) -> Iterator[Blocker]:
         keep = "it keeps" if facts.parked_jobs == 1 else "they keep"
         yield Blocker(
             code="parked",
-            text=f"{count_words(facts.parked_jobs, 'job')} parked: {keep} {count_words(facts.parked_blocks, 'block')}",
+            text=f"{count_text(facts.parked_jobs, 'job')} parked: {keep} {count_text(facts.parked_blocks, 'block')}",
             remedy="look at the parked jobs: requeue, give blocks back, or release them from quarantine",
             is_for_due_work=False,
         )
@@ -194,7 +194,7 @@ def _database_blockers(facts: Standstill) -> Iterator[Blocker]:
 def _slow(facts: Standstill) -> Blocker:
     return Blocker(
         code="nothing_completes",
-        text=f"{count_words(facts.leased_jobs, 'job')} running, and none was completed",
+        text=f"{count_text(facts.leased_jobs, 'job')} running, and none was completed",
         remedy="look at the attempts of the running jobs and at the nodes' logs",
     )
 
@@ -207,7 +207,7 @@ def _summary(facts: Standstill, blockers: Sequence[Blocker]) -> str:
 
 def _course(facts: Standstill, blockers: Sequence[Blocker]) -> str:
     if facts.is_work_due:
-        work = f"{count_words(facts.due_queues, 'queue')} ready, {count_words(facts.due_jobs, 'job')} not done"
+        work = f"{count_text(facts.due_queues, 'queue')} ready, {count_text(facts.due_jobs, 'job')} not done"
         if facts.stalled_ms is not None and facts.stalled_ms > COUNTING_LATE_MS:
             work += f", nothing completed for {seconds_text(facts.stalled_ms / 1000)}"
         return f"{work}: {blockers[0].text}" if blockers else work

@@ -15,7 +15,7 @@ from webadmin.schedule.lanes import lanes
 from webadmin.schedule.models import Command, Job
 
 MINUTE_MS = 60_000
-LET_GO = "let go"
+DROPPED_LANE = "let go"
 """Stands for the lane in the flows of dropped blocks: they left a backlog without a job."""
 
 FlowKey = tuple[int, str, str, int, int]
@@ -43,10 +43,10 @@ class LogCounts:
         """Count a source that was removed unmerged."""
         self.totals[lane, source.level, "blocks_dropped"] += 1
         if source.in_backlog:
-            flow = self.flows[minute_ms, LET_GO, source.tenant, source.shard, source.level]
+            flow = self.flows[minute_ms, DROPPED_LANE, source.tenant, source.shard, source.level]
             flow.update(drained_blocks=1, drained_bytes=source.size_bytes)
 
-    def happened(self, job: JobPlace | None, what: str, count: int = 1) -> None:
+    def count_event(self, job: JobPlace | None, what: str, count: int = 1) -> None:
         """Count an event of a job, if its level is known."""
         if job is not None:
             self.totals[job.lane, job.level, what] += count
@@ -77,7 +77,7 @@ def count_commands(commands: Iterable[Command]) -> LogCounts:
         elif command.kind == Command.Kind.OPERATE:
             name, part_count = _split(command)
             if part_count and (name, 0) in jobs:
-                counts.happened(JobPlace(jobs[name, 0].lane, jobs[name, 0].level), "jobs_added", part_count)
+                counts.count_event(JobPlace(jobs[name, 0].lane, jobs[name, 0].level), "jobs_added", part_count)
     return counts
 
 
@@ -86,14 +86,14 @@ def _count_plan(
 ) -> None:
     places = _places(command, jobs)
     for entry in _entries(command, "created", ("job",)):
-        counts.happened(places.get(entry["job"]), "jobs_added")
-        counts.happened(places.get(entry["job"]), "jobs_assigned", int(entry.get("is_assigned", True)))
+        counts.count_event(places.get(entry["job"]), "jobs_added")
+        counts.count_event(places.get(entry["job"]), "jobs_assigned", int(entry.get("is_assigned", True)))
     for entry in _entries(command, "assigned", ("job",)):
-        counts.happened(places.get(entry["job"]), "jobs_assigned")
-        counts.happened(places.get(entry["job"]), "jobs_reassigned", int(bool(entry.get("replaces_token"))))
+        counts.count_event(places.get(entry["job"]), "jobs_assigned")
+        counts.count_event(places.get(entry["job"]), "jobs_reassigned", int(bool(entry.get("replaces_token"))))
     for entry in _entries(command, "returned", ("job",)):
-        counts.happened(places.get(entry["job"]), f"runs_{entry.get('outcome', 'returned')}")
-        counts.happened(places.get(entry["job"]), "jobs_evicted", int(bool(entry.get("parked_reason"))))
+        counts.count_event(places.get(entry["job"]), f"runs_{entry.get('outcome', 'returned')}")
+        counts.count_event(places.get(entry["job"]), "jobs_evicted", int(bool(entry.get("parked_reason"))))
     for entry in _entries(command, "completed", ("job", "token")):
         job = jobs.get((entry["job"], entry["token"]))
         if job is not None and job.finished_command_index == command.index:
@@ -110,10 +110,10 @@ def _count_completion(job: Job, counts: LogCounts, minute_ms: int, wall_ms: int)
         drained.update(drained_blocks=block_count, drained_bytes=byte_count)
     counts.flows[minute_ms, job.lane, job.tenant, job.shard, job.level].update(completed_jobs=1, run_ms=run_ms)
     place = JobPlace(job.lane, job.level)
-    counts.happened(place, "jobs_completed")
-    counts.happened(place, "blocks_merged", job.source_count)
-    counts.happened(place, "bytes_merged", job.source_bytes)
-    counts.happened(place, "compaction_wait_seconds", flow.waited_seconds(job, wall_ms))
+    counts.count_event(place, "jobs_completed")
+    counts.count_event(place, "blocks_merged", job.source_count)
+    counts.count_event(place, "bytes_merged", job.source_bytes)
+    counts.count_event(place, "compaction_wait_seconds", flow.waited_seconds(job, wall_ms))
     for result in flow.results(job):
         counts.arrive(minute_ms, job.lane, result)
 

@@ -20,7 +20,8 @@ from webadmin.schedule.models import LANE_MAX, Job, SingleRow
 class FlowMinute(models.Model):
     """Arrivals and departures of one tenant, shard and level in one minute. ``tenant`` "" is for segments.
 
-    Merges are stored under their lane; blocks that were dropped unmerged under ``log_counts.LET_GO``, without runs.
+    Merges are stored under their lane; blocks that were dropped unmerged under ``log_counts.DROPPED_LANE``, without
+    runs.
     """
 
     minute_ms = models.BigIntegerField()

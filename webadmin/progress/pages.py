@@ -10,7 +10,7 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from engine.schedule.progress import Outlook, count_words, seconds_text
+from engine.schedule.progress import Outlook, count_text, seconds_text
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.sections import Facts, Notice, Section, Table
 from webadmin.progress.facts import Standstill, read_standstill
@@ -156,7 +156,7 @@ def _lanes(rows: Sequence[LaneRow]) -> Table:
             (
                 row.lane,
                 show.name(row.waiting.name),
-                count_words(row.waiting.count, row.waiting.unit),
+                count_text(row.waiting.count, row.waiting.unit),
                 show.size_text(row.waiting.size_bytes),
                 row.words,
             )

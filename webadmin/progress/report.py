@@ -18,7 +18,7 @@ from engine.schedule.pauses import PausedScope, is_paused
 from engine.schedule.progress import Clearing, Flow, Outlook, clearing, work_seconds
 from webadmin.base.database import dialect
 from webadmin.progress.due_work import covered_by, filled_queues, held_jobs
-from webadmin.progress.log_counts import LET_GO
+from webadmin.progress.log_counts import DROPPED_LANE
 from webadmin.progress.models import CountingMark, FlowMinute
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.lanes import Waiting, lanes
@@ -35,8 +35,8 @@ FLOW_SUMS = {
     name: Sum(name)
     for name in ("arrived_blocks", "arrived_bytes", "drained_blocks", "drained_bytes", "completed_jobs", "run_ms")
 } | {
-    "dropped_blocks": Sum("drained_blocks", filter=Q(lane=LET_GO)),
-    "dropped_bytes": Sum("drained_bytes", filter=Q(lane=LET_GO)),
+    "dropped_blocks": Sum("drained_blocks", filter=Q(lane=DROPPED_LANE)),
+    "dropped_bytes": Sum("drained_bytes", filter=Q(lane=DROPPED_LANE)),
 }
 
 
@@ -123,9 +123,9 @@ class LaneRow:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form for API and command."""
-        told = self.waiting
-        about = {"lane": self.lane, "tenant": told.tenant, "name": told.name, "count": told.count, "unit": told.unit}
-        return about | {"bytes": told.size_bytes, "clear_words": self.words}
+        data = self.waiting
+        about = {"lane": self.lane, "tenant": data.tenant, "name": data.name, "count": data.count, "unit": data.unit}
+        return about | {"bytes": data.size_bytes, "clear_words": self.words}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 from django.conf import settings
 
 from engine.formats.profile_block.model import Labels
-from engine.query.admission import Asker
+from engine.query.admission import Caller
 from engine.query.dataset_reader import TableOf
 from engine.query.execution import QueryEngine, QueryRun
 from engine.query.flame.stack_table import stack_table
@@ -37,7 +37,7 @@ from engine.query.select_stacks import StackTarget, select_stacks
 from engine.storage import open_store
 from webadmin.lanes.profiles.queries import BlockFound, DatasetFound, IndexQuery, find_blocks
 
-LOOKS_MAX = 4
+SNAPSHOTS_MAX = 4
 QUESTIONS_AT_LEAST = 2
 """Number of queries that run at once whatever their size; each gets at most its share of the memory."""
 
@@ -54,16 +54,17 @@ class Answer(Generic[Result]):
     report: QueryReport
 
 
-def ask_stacks(
+def query_stacks(
     tenants: Iterable[str],
     question: Question,
     new_target: Callable[[], Target],
     *,
     table_of: TableOf = stack_table,
     limits: QueryLimits | None = None,
-    asker: Asker | None = None,
+    caller: Caller | None = None,
 ) -> Answer[Target]:
-    """Merge the stacks of all matching rows into a new target, such as a ``FlameTree``. Raises the errors of ``ask``.
+    """Merge the stacks of all matching rows into a new target, such as a ``FlameTree``. Raises the errors of
+    ``run_query``.
 
     ``table_of`` defines a frame: a function, or with ``location_table`` a whole location.
     """
@@ -73,90 +74,96 @@ def ask_stacks(
         select_stacks(run, blocks, question, target, table_of=table_of)
         return target
 
-    return ask(tenants, question, work, limits=limits, asker=asker)
+    return run_query(tenants, question, work, limits=limits, caller=caller)
 
 
-def ask_points(
+def query_points(
     tenants: Iterable[str],
     question: Question,
     grid: Grid,
     *,
     limits: QueryLimits | None = None,
-    asker: Asker | None = None,
+    caller: Caller | None = None,
 ) -> Answer[list[PointSeries]]:
-    """Return the points of the matching rows; the grid gives the range. Raises the errors of ``ask``."""
+    """Return the points of the matching rows; the grid gives the range. Raises the errors of ``run_query``."""
     grid.check((limits or query_limits()).points)
-    asked = replace(question, start_ms=grid.first_ms, end_ms=grid.last_ms)
-    return ask(tenants, asked, lambda run, blocks: select_points(run, blocks, asked, grid), limits=limits, asker=asker)
+    narrowed = replace(question, start_ms=grid.first_ms, end_ms=grid.last_ms)
+    return run_query(
+        tenants, narrowed, lambda run, blocks: select_points(run, blocks, narrowed, grid), limits=limits, caller=caller
+    )
 
 
-def ask_series(
+def query_series(
     tenants: Iterable[str],
     question: Question,
     names: Sequence[str] = (),
     *,
     limits: QueryLimits | None = None,
-    asker: Asker | None = None,
+    caller: Caller | None = None,
 ) -> Answer[list[Labels]]:
-    """Return the label sets of series with matching rows, restricted to ``names``. Raises the errors of ``ask``."""
-    return ask(
-        tenants, question, lambda run, blocks: select_series(run, blocks, question, names), limits=limits, asker=asker
+    """Return the label sets of series with matching rows, only ``names``. Raises the errors of ``run_query``."""
+    return run_query(
+        tenants, question, lambda run, blocks: select_series(run, blocks, question, names), limits=limits, caller=caller
     )
 
 
-def ask_label_names(
-    tenants: Iterable[str], question: Question, *, limits: QueryLimits | None = None, asker: Asker | None = None
+def query_label_names(
+    tenants: Iterable[str], question: Question, *, limits: QueryLimits | None = None, caller: Caller | None = None
 ) -> Answer[list[str]]:
-    """Return the label names. Raises the errors of ``ask``."""
-    return ask(tenants, question, lambda run, blocks: label_names(run, blocks, question), limits=limits, asker=asker)
+    """Return the label names. Raises the errors of ``run_query``."""
+    return run_query(
+        tenants, question, lambda run, blocks: label_names(run, blocks, question), limits=limits, caller=caller
+    )
 
 
-def ask_label_values(
+def query_label_values(
     tenants: Iterable[str],
     question: Question,
     name: str,
     *,
     limits: QueryLimits | None = None,
-    asker: Asker | None = None,
+    caller: Caller | None = None,
 ) -> Answer[list[str]]:
-    """Return the values of a label. Raises the errors of ``ask``."""
-    return ask(
-        tenants, question, lambda run, blocks: label_values(run, blocks, question, name), limits=limits, asker=asker
+    """Return the values of a label. Raises the errors of ``run_query``."""
+    return run_query(
+        tenants, question, lambda run, blocks: label_values(run, blocks, question, name), limits=limits, caller=caller
     )
 
 
-def ask_profile_types(
-    tenants: Iterable[str], question: Question, *, limits: QueryLimits | None = None, asker: Asker | None = None
+def query_profile_types(
+    tenants: Iterable[str], question: Question, *, limits: QueryLimits | None = None, caller: Caller | None = None
 ) -> Answer[list[str]]:
-    """Return the ids of profile types. Raises the errors of ``ask``."""
-    return ask(tenants, question, lambda run, blocks: profile_types(run, blocks, question), limits=limits, asker=asker)
+    """Return the ids of profile types. Raises the errors of ``run_query``."""
+    return run_query(
+        tenants, question, lambda run, blocks: profile_types(run, blocks, question), limits=limits, caller=caller
+    )
 
 
-def ask(
+def run_query(
     tenants: Iterable[str],
     question: Question,
     work: Work[Result],
     *,
     limits: QueryLimits | None = None,
-    asker: Asker | None = None,
+    caller: Caller | None = None,
 ) -> Answer[Result]:
     """Run ``work`` on the blocks of an index snapshot; retry it with other blocks after a concurrent merge.
 
-    With ``asker`` the memory of the result stays reserved until the asker releases it; otherwise until this returns.
+    With ``caller`` the memory of the result stays reserved until the caller releases it; otherwise until this returns.
     Raises InvalidQuestion, QueryTooLarge, QueryTimedOut, QueryBusy, QueryAbandoned, InvalidIndexQuery or IndexMoved.
     """
     question.check()
     limits = limits or query_limits()
-    if asker is None:
-        with Asker(query_engine().memory, limits.seconds) as own:
-            return ask(tenants, question, work, limits=limits, asker=own)
-    run = query_engine().run(limits, asker)
+    if caller is None:
+        with Caller(query_engine().memory, limits.seconds) as own:
+            return run_query(tenants, question, work, limits=limits, caller=own)
+    run = query_engine().run(limits, caller)
     owners = tuple(dict.fromkeys(tenants))
-    before = asker.bytes_held
-    with run.phase("index"), asker.turn():
+    before = caller.bytes_held
+    with run.phase("index"), caller.turn():
         blocks = find_query_blocks(owners, question, datasets_max(limits))
-        asker.hold(before + expected_bytes(blocks, limits))
-    for _ in range(LOOKS_MAX):
+        caller.hold(before + expected_bytes(blocks, limits))
+    for _ in range(SNAPSHOTS_MAX):
         result = work(run, blocks)
         missing = {damage.key for damage in run.report().damage if damage.is_missing}
         if not missing:

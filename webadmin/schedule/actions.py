@@ -19,12 +19,12 @@ from webadmin.schedule.models import LANE_MAX, Job
 from webadmin.schedule.operation_models import PLACE_MAX, IsolationStop, Pause
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.adjust_jobs import pin, reset_failures, unpin
+from webadmin.schedule.services.cancel_jobs import cancel
 from webadmin.schedule.services.change_limit import DURATION_SECONDS_MAX, change_limit
-from webadmin.schedule.services.give_blocks_back import give_blocks_back
 from webadmin.schedule.services.operation import OperationOutcome
 from webadmin.schedule.services.pause_schedule import pause, resume
 from webadmin.schedule.services.requeue_jobs import requeue
-from webadmin.schedule.services.set_aside_jobs import cancel
+from webadmin.schedule.services.return_job_blocks import return_job_blocks
 from webadmin.schedule.services.stop_isolation import decide_isolation
 
 HOUR_SECONDS = 3_600
@@ -137,11 +137,11 @@ REQUEUE_MANY = replace(
     of_rows=None,
 )
 GIVE_BACK = OperatorAction(
-    operation="give_blocks_back",
+    operation="return_job_blocks",
     label="Give blocks back",
     about="Ends parked jobs and returns their blocks to their queues, where they are planned anew, with others.",
     targets=(JOBS,),
-    apply=lambda values, order: give_blocks_back(values["filter"], order=order),
+    apply=lambda values, order: return_job_blocks(values["filter"], order=order),
     of_rows=_named,
     fits=_can_run_again,
 )

@@ -99,7 +99,7 @@ def take_head_for_entry(*, commits_early: bool = False) -> tuple[LogHead, Comman
     [(server, index, *row)] = _take(statement, commits_early=commits_early)
     held = _held(row)
     if _continue_if_other(server):  # the index was reserved before
-        [(index, *row)] = dialect.ask(_head_statement(next_id_column(Command)))()
+        [(index, *row)] = dialect.execute_deferred(_head_statement(next_id_column(Command)))()
         held = head_of(row)
     return (*held, int(index))
 
@@ -107,10 +107,10 @@ def take_head_for_entry(*, commits_early: bool = False) -> tuple[LogHead, Comman
 def _take(statement: str, *, commits_early: bool = False) -> list[tuple[Any, ...]]:
     assert connection.in_atomic_block, "the head is held by a transaction"
     # Each statement reads what was committed before it starts: those after the lock see the changes of its last holder.
-    with dialect.together():
+    with dialect.pipeline():
         dialect.lock_row(LogHead, commits_early=commits_early)
-        asked = dialect.ask(statement)
-    return asked()
+        fetch = dialect.execute_deferred(statement)
+    return fetch()
 
 
 def _held(row: Sequence[int]) -> tuple[LogHead, CommandTime]:
@@ -154,7 +154,7 @@ def _continue_if_other(server: str) -> bool:
         last = Command.objects.order_by("-index").values_list("index", flat=True).first() or 0
         index = continue_log(last, actor="service", why="the database server was restarted, restored or replaced")
         log.warning("log_continued index=%d last=%d reason=another run of the database server", index, last)
-    with dialect.quick_cursor() as cursor:
+    with dialect.prepared_cursor() as cursor:
         cursor.execute(f"UPDATE schedule_loghead SET server = {server_column()}")  # noqa: S608
     return server == _OTHER
 
@@ -173,7 +173,7 @@ def _server_state() -> str:
 
 def move_head(index: int, time: CommandTime, *, live_jobs: int) -> None:
     """Make ``index`` the last command; ``live_jobs`` is the new number of waiting, blocked and leased jobs."""
-    with dialect.quick_cursor() as cursor:
+    with dialect.prepared_cursor() as cursor:
         cursor.execute(_MOVE_HEAD, [index, time.now_ms, time.wall_ms, live_jobs])
 
 
@@ -224,7 +224,7 @@ def head_of(row: Sequence[int]) -> tuple[LogHead, CommandTime]:
 
 
 def _head() -> tuple[int, ...]:
-    [row] = dialect.ask(_head_statement())()
+    [row] = dialect.execute_deferred(_head_statement())()
     return row
 
 

@@ -9,10 +9,10 @@ from engine.schedule.explain import Explanation, JobFacts, explain_job, explain_
 from engine.schedule.limits import LimitName
 from engine.schedule.model import JobState
 from webadmin.schedule import queries
+from webadmin.schedule.blockers import cap_words, pin_words
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.errors import NotFound
 from webadmin.schedule.explain_places import explain_tenant, pauses_of
-from webadmin.schedule.hindrances import cap_words, pin_words
 from webadmin.schedule.lanes import lanes
 from webadmin.schedule.models import Job
 from webadmin.schedule.polls.polling_workers import polling_worker_count
@@ -46,7 +46,7 @@ def _explained(name: str) -> list[Explanation]:
         jobs = Job.objects.filter(id=int(name))
     found = [explain_job_row(job) for job in jobs[:1]]
     if not found:
-        found = [told for lane in lanes() for told in lane.explain(name)]
+        found = [each for lane in lanes() for each in lane.explain(name)]
         found += explain_tenant(name)
     return found
 
@@ -63,7 +63,7 @@ def explain_source(subject: str, job: Job) -> Explanation:
 
 def _job_facts(job: Job) -> JobFacts:
     now_ms = read_time().now_ms
-    told = with_last_error(Job.objects.filter(pk=job.pk)).values_list("last_error_class", flat=True).first()
+    error_class = with_last_error(Job.objects.filter(pk=job.pk)).values_list("last_error_class", flat=True).first()
     global_max = queries.limits_now(now_ms).failures_max
     limits = queries.effective_limits(now_ms, tenants=[job.tenant], jobs=[job.name])
     results = (job.result or {}).get("blocks", []) if isinstance(job.result, dict) else []
@@ -81,7 +81,7 @@ def _job_facts(job: Job) -> JobFacts:
         failures_max=limits.value(LimitName.FAILURES_MAX, global_max, lane=job.lane, tenant=job.tenant, job=job.name),
         parked_kind=job.parked_kind,
         parked_reason=job.parked_reason,
-        last_error=told or "",
+        last_error=error_class or "",
         result_ids=[str(block["id"]) for block in results if isinstance(block, dict) and "id" in block],
         paused=pauses_of(lane=job.lane, tenant=job.tenant, level=job.level, planning=False),
         polling_workers=polling_worker_count(),

@@ -10,7 +10,7 @@ from engine.schedule.explain import Explanation, PlaceFacts, explain_place
 from engine.schedule.limits import Scope, ScopeKind
 from engine.schedule.model import HOLDING_STATES, JobState
 from engine.schedule.pauses import is_paused
-from engine.schedule.progress import count_words
+from engine.schedule.progress import count_text
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.known_names import is_known_tenant
 from webadmin.schedule.lanes import lanes
@@ -35,7 +35,7 @@ def explain_tenant(name: str) -> list[Explanation]:
     now_ms = read_time().now_ms
     queued = {lane.name: lane.queued(Scope(ScopeKind.TENANT, name), now_ms) for lane in lanes()}
     waiting = [(lane.name, one) for lane in lanes() for one in lane.waiting(name)]
-    waits = [f"{count_words(one.count, one.unit)} of {one.name} ({lane})" for lane, one in waiting]
+    waits = [f"{count_text(one.count, one.unit)} of {one.name} ({lane})" for lane, one in waiting]
     scopes = paused_scopes(now_ms)
     covering = [str(scope) for scope in scopes if scope.covers(lane="", tenant=name, level=-1)]
     with_work = (

@@ -244,8 +244,8 @@ class Lane(ABC):
         """Return, as sentences, what a request to delete a tenant's data does not delete in this lane."""
         return []
 
-    def samples(self, things_max: int) -> Iterable[tuple[str, list[Sample]]]:
-        """Return the samples of each metric of the lane; of tenants, tables and the like at most ``things_max``."""
+    def samples(self, samples_max: int) -> Iterable[tuple[str, list[Sample]]]:
+        """Return the samples of each metric of the lane; of tenants, tables and the like at most ``samples_max``."""
         return ()
 
     def troubles(self) -> list[Trouble]:
@@ -263,7 +263,7 @@ class Lane(ABC):
         """
         return Counter()
 
-    def let_in(self, place: str, since_ms: int, order: ActionContext) -> list[OperationOutcome]:
+    def release_bad_sources(self, place: str, since_ms: int, order: ActionContext) -> list[OperationOutcome]:
         """Release the sources of a repaired place that were quarantined since ``since_ms``, by the lane's clock."""
         return []
 
@@ -344,7 +344,7 @@ def check_results(finished: Sequence[Finished]) -> dict[str, Accepted | FailureR
     checked: dict[str, Accepted | FailureReason] = {}
     for name in by_lane(one.job for one in finished):
         own = [one for one in finished if one.job.lane == name]
-        checked |= {one.job.name: told for one, told in zip(own, lane_of(name).check(own), strict=True)}
+        checked |= {one.job.name: result for one, result in zip(own, lane_of(name).check(own), strict=True)}
     return checked
 
 

@@ -133,8 +133,8 @@ def polling_workers(workers: QuerySet[Worker], at: datetime) -> QuerySet[Worker]
 
 
 def _is_polling(at: datetime, lease_seconds: int) -> Q:
-    heard_since = at - timedelta(seconds=lease_seconds * SILENT_AFTER_LEASES)
-    return Q(last_poll_at__gte=heard_since, credential__revoked_at=None)
+    seen_since = at - timedelta(seconds=lease_seconds * SILENT_AFTER_LEASES)
+    return Q(last_poll_at__gte=seen_since, credential__revoked_at=None)
 
 
 class WorkerColumns(TypedDict):
@@ -161,7 +161,7 @@ def jobs_of_worker(worker: Worker, now_ms: int, count: int) -> list[Job]:
     return list(held.order_by("lease_expires_ms", "id")[:count])
 
 
-def jobs_in_trouble(jobs: QuerySet[Job], now_ms: int) -> QuerySet[Job]:
+def failing_jobs(jobs: QuerySet[Job], now_ms: int) -> QuerySet[Job]:
     """Narrow to jobs that are parked, have failed at least once, or whose lease has expired."""
     held = [state.value for state in HOLDING_STATES]
     failed = Q(state__in=held, failures__gt=0)

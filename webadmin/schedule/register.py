@@ -15,7 +15,7 @@ from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce
 
 from engine.schedule.model import AttemptOutcome, JobState, ParkedKind
-from engine.schedule.progress import count_words
+from engine.schedule.progress import count_text
 from webadmin.schedule.errors import FilterEmpty
 from webadmin.schedule.models import Attempt, Job
 
@@ -121,7 +121,7 @@ def failing_jobs() -> str:
     counts = count_by_error_class(with_last_error(tried_again)[:FAILING_COUNTED_MAX])
     if not counts:
         return ""
-    jobs = count_words(sum(counts.values()), "job")
+    jobs = count_text(sum(counts.values()), "job")
     errors = ", ".join(f"{count} {name}" for name, count in islice(counts.items(), ERRORS_NAMED))
     return f"{jobs} failed at the last run, to be tried again: {errors}"
 

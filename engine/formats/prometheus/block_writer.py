@@ -15,7 +15,7 @@ from engine.formats.prometheus.index.index_reader import Numbers
 from engine.formats.prometheus.index.index_writer import BODY_BYTES_MAX, IndexWriter
 from engine.formats.prometheus.index.series_batch import SeriesBatch
 from engine.formats.prometheus.index.symbol_union import SymbolUnion
-from engine.formats.prometheus.merge_turns import MergedSeries
+from engine.formats.prometheus.merge_stops import MergedSeries
 from engine.formats.prometheus.meta import BlockMeta, encode_meta
 from engine.formats.prometheus.model import Chunk
 from engine.formats.prometheus.sealed_file import SealedFile, sync_folder
@@ -39,11 +39,11 @@ class BlockWriter:
         chunk_file_bytes: int = FILE_BYTES,
         label_indices: bool = True,
         table_bytes_max: int = BODY_BYTES_MAX,
-        is_lasting: bool = True,
+        is_durable: bool = True,
     ) -> None:
         """Create a block with these ascending symbols.
 
-        ``is_lasting`` false skips fsync, for temporary folders. ``label_indices`` and ``table_bytes_max`` are those of
+        ``is_durable`` false skips fsync, for temporary folders. ``label_indices`` and ``table_bytes_max`` are those of
         ``IndexWriter``.
         """
         self._target = parent / ulid
@@ -51,15 +51,15 @@ class BlockWriter:
         self.folder = parent / f"{ulid}{UNFINISHED}"
         self.folder.mkdir(parents=True)
         self._samples = self._chunk_count = 0
-        self._is_lasting, self._is_finished = is_lasting, False
+        self._is_durable, self._is_finished = is_durable, False
         try:
-            self._chunks = ChunkWriter(self.folder, chunk_file_bytes, is_lasting=is_lasting)
+            self._chunks = ChunkWriter(self.folder, chunk_file_bytes, is_durable=is_durable)
             self._index = IndexWriter(
                 self.folder / INDEX,
                 symbols,
                 label_indices=label_indices,
                 table_bytes_max=table_bytes_max,
-                is_lasting=is_lasting,
+                is_durable=is_durable,
             )
         except BaseException:
             shutil.rmtree(self.folder)
@@ -106,12 +106,12 @@ class BlockWriter:
         complete = replace(meta, ulid=self._ulid, stats=stats)
         # meta.json is written last: readers treat a block with it as complete.
         for name, data in ((TOMBSTONES, encode_tombstones(tombstones)), (META, encode_meta(complete))):
-            with SealedFile(self.folder / name, is_lasting=self._is_lasting) as file:
+            with SealedFile(self.folder / name, is_durable=self._is_durable) as file:
                 file.write(data)
-        if self._is_lasting:
+        if self._is_durable:
             sync_folder(self.folder)
         os.rename(self.folder, self._target)
-        if self._is_lasting:
+        if self._is_durable:
             sync_folder(self._target.parent)
         self._is_finished = True
         return complete

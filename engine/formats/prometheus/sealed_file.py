@@ -12,13 +12,13 @@ BUFFER_BYTES = 1 << 20
 class SealedFile:
     """Appends to a new file; ``position`` is its size. ``close`` syncs it; an exception in a ``with`` block does not.
 
-    ``is_lasting`` false skips fsync.
+    ``is_durable`` false skips fsync.
     """
 
-    def __init__(self, path: Path, *, is_lasting: bool = True) -> None:
+    def __init__(self, path: Path, *, is_durable: bool = True) -> None:
         self.path = path
         self.position = 0
-        self._is_lasting = is_lasting
+        self._is_durable = is_durable
         self._file = path.open("xb", buffering=BUFFER_BYTES)
 
     def write(self, data: bytes | memoryview) -> None:
@@ -44,7 +44,7 @@ class SealedFile:
         """Flush and close the file, and sync it if it is durable."""
         if not self._file.closed:
             self._file.flush()
-            if self._is_lasting:
+            if self._is_durable:
                 os.fsync(self._file.fileno())
             self._file.close()
 

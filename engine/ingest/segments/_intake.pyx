@@ -299,7 +299,7 @@ cdef class Intake:
         cdef uint64_t* starts
         fill_zeros(&self.group_starts, groups + 2)
         fill_zeros(&self.by_group, count)
-        starts = self.group_starts.items    # one ahead, until all are dealt out
+        starts = self.group_starts.items    # one ahead, until all are distributed out
         for index in range(count):
             starts[group_of[index] + 2] += 1
         for index in range(2, groups + 2):

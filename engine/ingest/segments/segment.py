@@ -18,7 +18,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from engine.core import ulids
-from engine.core.quick_values import quickly_built
+from engine.core.fast_dataclasses import fast_init
 from engine.formats.pprof.pprof_model import Profile
 from engine.formats.profile_block.container.container import BlockWriter, ByteTarget
 from engine.formats.profile_block.container.object_names import check_tenant
@@ -32,7 +32,7 @@ from engine.ingest.segments.split import SERVICE_NAME, check_text, external_labe
 NANOSECONDS_PER_MS = 1_000_000
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedProfile:
     """The outcome of a push: its ID, stored rows and samples, and whether it was a duplicate."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from google.protobuf.message import DecodeError
 
 from engine.core.errors import BadObject, LimitExceeded
-from engine.core.quick_values import quickly_built
+from engine.core.fast_dataclasses import fast_init
 from engine.formats.profile_block.container.object_names import check_tenant
 from engine.formats.profile_block.model import Labels
 from engine.formats.proto import segment_push_pb2
@@ -24,7 +24,7 @@ LABELS_MAX = 256
 _SECTION = "segment push"
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushedSeries:
     """One profile: series labels, an uncompressed pprof message, and its arrival time (unix nanoseconds)."""

@@ -146,10 +146,10 @@ def _worth_taking(sizes: Sequence[int], written: int) -> tuple[int, int]:
         end = taken
         while end < len(sizes) and sizes[end] <= written:
             end += 1
-        together = sum(sizes[taken:end])
-        if end == taken or (end - taken < FAN_OUT - 1 and FAN_OUT * together > written):
+        joint_size = sum(sizes[taken:end])
+        if end == taken or (end - taken < FAN_OUT - 1 and FAN_OUT * joint_size > written):
             return taken, written
-        taken, written = end, written + together
+        taken, written = end, written + joint_size
 
 
 def _units_of(slots: _Slots, run: Sequence[int], unit_bytes: int) -> Iterable[Unit]:

@@ -105,11 +105,11 @@ def _check_times(facts: CompletionFacts, meta: BlockMeta) -> None:
 
 
 def _check_datasets(facts: CompletionFacts, metas: Sequence[BlockMeta]) -> None:
-    strays = [meta.id for meta in metas if any(dataset.tenant != meta.tenant for dataset in meta.datasets)]
-    if strays:
-        raise ResultRefused(f"block {strays[0]!r} holds data of another tenant")
+    foreign = [meta.id for meta in metas if any(dataset.tenant != meta.tenant for dataset in meta.datasets)]
+    if foreign:
+        raise ResultRefused(f"block {foreign[0]!r} holds data of another tenant")
     found = {(d.tenant, d.name) for meta in metas for d in meta.datasets if d.format == DATASET_PROFILES}
     if missing := facts.datasets - facts.masked - found:
         raise ResultRefused(f"{len(missing)} datasets of the sources are missing, e.g. {min(missing)}")
-    if strange := found - facts.datasets:
-        raise ResultRefused(f"{len(strange)} datasets are in none of the sources, e.g. {min(strange)}")
+    if unknown := found - facts.datasets:
+        raise ResultRefused(f"{len(unknown)} datasets are in none of the sources, e.g. {min(unknown)}")

@@ -62,14 +62,14 @@ class SourceObject:
     shard: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        told = {
+        data = {
             "id": self.id,
             "key": self.key,
             "size": self.size,
             "metadata": base64.b64encode(self.metadata).decode(),
             "masks_applied": self.masks_applied,
         }
-        return told if self.shard is None else told | {"shard": self.shard}
+        return data if self.shard is None else data | {"shard": self.shard}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

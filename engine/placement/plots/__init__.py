@@ -1,1 +1,1 @@
-"""Plots of adaptive placement as SVG: traces of the allocator, and four archetypes of load."""
+"""Plots of adaptive placement as SVG: traces of the allocator, and four load_curves of load."""

@@ -68,5 +68,5 @@ def _calls(tree: FlameTree, numbers: dict[str, int]) -> tuple[Counter[Call], set
 
 def _quoted(*lines: str) -> str:
     """Return lines as one label."""
-    said = (line.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ").replace("\r", " ") for line in lines)
-    return '"' + "\\n".join(said).replace("\0", " ") + '"'
+    escaped = (line.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ").replace("\r", " ") for line in lines)
+    return '"' + "\\n".join(escaped).replace("\0", " ") + '"'

@@ -13,7 +13,7 @@ BYTES_MAX = 256 << 20
 NO_FRAMES = "(no frames)"
 """Text of the empty stack, which the format cannot express."""
 
-_UNSAYABLE = str.maketrans({";": ":", "\n": " ", "\r": " "})
+_SEPARATORS = str.maketrans({";": ":", "\n": " ", "\r": " "})
 
 
 def folded_lines(tree: FlameTree, *, bytes_max: int = BYTES_MAX) -> Iterator[str]:
@@ -23,7 +23,7 @@ def folded_lines(tree: FlameTree, *, bytes_max: int = BYTES_MAX) -> Iterator[str
     LimitExceeded when the lines have more than ``bytes_max`` characters with their line ends.
     """
     nodes = tree.nodes()
-    names = [name.decode("utf-8", "replace").translate(_UNSAYABLE) for name in nodes.names]
+    names = [name.decode("utf-8", "replace").translate(_SEPARATORS) for name in nodes.names]
     refs, own, starts = nodes.name_refs.tolist(), nodes.own.tolist(), nodes.child_starts.tolist()
     left = bytes_max
     path: list[str] = []

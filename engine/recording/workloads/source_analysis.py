@@ -45,7 +45,7 @@ def main() -> None:
         rewritten = ast.unparse(tree)
         visitor = ComplexityVisitor()
         visitor.visit(tree)
-        count_words(source)
+        count_text(source)
         nested_symbols(symtable.symtable(source, str(path), "exec"))
         instruction_mix(source, str(path))
         changed_lines(source, rewritten)
@@ -58,7 +58,7 @@ def sources() -> list[Path]:
     return sorted(path for path in found if 0 < path.stat().st_size <= FILE_BYTES_MAX)
 
 
-def count_words(source: str) -> Counter[str]:
+def count_text(source: str) -> Counter[str]:
     """Count names in a source by its tokens."""
     words: Counter[str] = Counter()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.core.errors import LithifyError
-from engine.core.quick_values import quickly_built
+from engine.core.fast_dataclasses import fast_init
 from engine.lanes.profiles.jobs import DeleteMask
 from engine.lanes.profiles.plan.retention import RetentionPolicy, RetentionSlice
 from engine.schedule.model import HOLDING_STATES, LIVE_STATES, JobState
@@ -51,7 +51,7 @@ class InvariantBroken(LithifyError):
         return InvariantBroken, (self.number, self.broken)
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True)
 class AddFact:
     """A batch of blocks from a writer, and its outcome."""

@@ -108,17 +108,17 @@ def renewals_hold(audit: Audit, poll: PollFact, touched: Sequence[MemoryJob]) ->
     if poll.version_before != poll.version_prepared or poll.change_set.changes_plan():
         return False
     request, renewed, jobs = poll.request, poll.renewed, audit.jobs
-    if len(request.told) != len(renewed) or len(touched) > len(renewed):
+    if len(request.reports) != len(renewed) or len(touched) > len(renewed):
         return False
-    for told, renewal in zip(request.told, renewed, strict=True):
+    for report, renewal in zip(request.reports, renewed, strict=True):
         view = renewal.job
         shadow = jobs.get(view.id)
         if (
             shadow is None
             or shadow.state is not LEASED
-            or told.update.job != view.name
-            or told.token != shadow.token
-            or audit.token_owner.get(told.token) != request.worker
+            or report.update.job != view.name
+            or report.token != shadow.token
+            or audit.token_owner.get(report.token) != request.worker
         ):
             return False
     for job in touched:
@@ -236,7 +236,7 @@ def invariant_06_fencing(audit: Audit, step: Step) -> None:
         shadow = audit.jobs.get(job_id)
         if shadow is None or shadow.state is not JobState.LEASED:
             raise InvariantBroken(6, f"a report on job {name} counted, which nobody holds")
-        tokens = [told.token for told in poll.request.told if told.update.job == name]
+        tokens = [report.token for report in poll.request.reports if report.update.job == name]
         if shadow.token not in tokens:
             raise InvariantBroken(6, f"a report on job {name} counted under {tokens}, it has {shadow.token}")
     if poll.applied is not None:
@@ -425,7 +425,7 @@ def _effective(poll: PollFact) -> Iterator[tuple[str, int]]:
     for renewal in poll.renewed:
         yield renewal.job.name, renewal.job.id
     if poll.applied is not None:
-        named = {told.update.job for told in poll.request.told}
+        named = {report.update.job for report in poll.request.reports}
         for completion in poll.change_set.completed:
             yield completion.job.name, completion.job.id
         for returned in poll.change_set.returned:

@@ -19,9 +19,9 @@ def invariant_22_determinism(audit: Audit, step: Step) -> None:
     """Equal content and time give equal change sets, whatever the order in which rows are read."""
     assert step.poll is not None
     snapshot, queues = step.poll.view.snapshot, step.poll.view.queues
-    if len(snapshot.assignable) < 2 and len(queues) < 2 and not any(queue.remnants for queue in queues):
+    if len(snapshot.assignable) < 2 and len(queues) < 2 and not any(queue.partial_batches for queue in queues):
         return  # only one order is possible
-    turned = [replace(queue, remnants=queue.remnants[::-1]) for queue in queues[::-1]]
+    turned = [replace(queue, partial_batches=queue.partial_batches[::-1]) for queue in queues[::-1]]
     mirrored = replace(
         snapshot,
         assignable=snapshot.assignable[::-1],

@@ -10,23 +10,23 @@ from engine.simulation.environment.world import World
 from engine.simulation.environment.writers import Writers
 from engine.simulation.memory.results import merge
 from engine.simulation.memory.snapshots import PollRequest
-from engine.simulation.scenario import Trouble
+from engine.simulation.scenario import Fault
 
 BUILD = "simulated"
 RESTART_S = 20.0
 """Maximum seconds until a crashed worker restarts."""
 
-POLL_TROUBLES = (
-    Trouble.CRASH_BEFORE_UPLOAD,
-    Trouble.CRASH_AFTER_UPLOAD,
-    Trouble.CRASH_AFTER_REPORT,
-    Trouble.LOST_RESPONSE,
-    Trouble.DUPLICATE_DELIVERY,
-    Trouble.PAUSE,
-    Trouble.RACE,
-    Trouble.RELEASE,
-    Trouble.FAILED_RUN,
-    Trouble.BAD_RESULT,
+POLL_FAULTS = (
+    Fault.CRASH_BEFORE_UPLOAD,
+    Fault.CRASH_AFTER_UPLOAD,
+    Fault.CRASH_AFTER_REPORT,
+    Fault.LOST_RESPONSE,
+    Fault.DUPLICATE_DELIVERY,
+    Fault.PAUSE,
+    Fault.RACE,
+    Fault.RELEASE,
+    Fault.FAILED_RUN,
+    Fault.BAD_RESULT,
 )
 
 RunOfLife = tuple[Worker, int, Run]
@@ -46,19 +46,19 @@ class WorkerFleet:
         ]
         self._plan = world.events.put
         self._poll_ms = round(fleet.poll_s * 1000)
-        self._troubles = [trouble for trouble in POLL_TROUBLES if trouble in world.scenario.troubles]
-        self._rate = world.scenario.trouble_rate if self._troubles else 0.0
+        self._faults = [fault for fault in POLL_FAULTS if fault in world.scenario.faults]
+        self._rate = world.scenario.trouble_rate if self._faults else 0.0
         self._actions = {
-            Trouble.CRASH_BEFORE_UPLOAD: self._crash,
-            Trouble.CRASH_AFTER_UPLOAD: self._crash_after_upload,
-            Trouble.CRASH_AFTER_REPORT: self._crash_after_report,
-            Trouble.LOST_RESPONSE: self._poll_unheard,
-            Trouble.DUPLICATE_DELIVERY: self._poll_twice,
-            Trouble.PAUSE: self._pause,
-            Trouble.RACE: self._race,
-            Trouble.RELEASE: self._release,
-            Trouble.FAILED_RUN: self._fail_run,
-            Trouble.BAD_RESULT: self._report_nonsense,
+            Fault.CRASH_BEFORE_UPLOAD: self._crash,
+            Fault.CRASH_AFTER_UPLOAD: self._crash_after_upload,
+            Fault.CRASH_AFTER_REPORT: self._crash_after_report,
+            Fault.LOST_RESPONSE: self._poll_unheard,
+            Fault.DUPLICATE_DELIVERY: self._poll_twice,
+            Fault.PAUSE: self._pause,
+            Fault.RACE: self._race,
+            Fault.RELEASE: self._release,
+            Fault.FAILED_RUN: self._fail_run,
+            Fault.BAD_RESULT: self._report_wrong_sources,
         }
 
     def start(self) -> None:
@@ -91,9 +91,9 @@ class WorkerFleet:
         if now_ms < world.away_until_ms:
             return
         if self._rate and not world.is_draining and world.random.random() < self._rate:
-            trouble = world.random.choice(self._troubles)
-            world.tally.troubles[trouble] = world.tally.troubles.get(trouble, 0) + 1
-            self._actions[trouble](worker)
+            fault = world.random.choice(self._faults)
+            world.tally.faults[fault] = world.tally.faults.get(fault, 0) + 1
+            self._actions[fault](worker)
         else:
             self._poll(worker)
 
@@ -102,7 +102,7 @@ class WorkerFleet:
 
     def _ask(self, worker: Worker, request: PollRequest) -> None:
         renewed, assigned = self.world.service.poll(request)
-        worker.hear(request, renewed, self.world.schedule.last_index)
+        worker.apply_answer(request, renewed, self.world.schedule.last_index)
         for job in assigned:
             self._begin(worker, worker.take(job))
 
@@ -206,7 +206,7 @@ class WorkerFleet:
             worker.give_back(run, self._reason(worker, "MergeFailed"))
         self._poll(worker)
 
-    def _report_nonsense(self, worker: Worker) -> None:
+    def _report_wrong_sources(self, worker: Worker) -> None:
         """Report a success with the results of other sources."""
         for run in list(worker.runs.values())[:1]:
             worker.succeed(run, ProfileMergeResult(sources=("nothing",), blocks=()))

@@ -8,9 +8,9 @@ from engine.simulation.checks.quiescence import check_sums
 from engine.simulation.checks.twin_invariants import invariant_23_restart_equivalence
 from engine.simulation.environment.operators import Operators
 from engine.simulation.environment.world import World
-from engine.simulation.memory.actions import stand_still
+from engine.simulation.memory.actions import set_paused
 from engine.simulation.memory.rows import LIVE_BLOCKS, Tombstone
-from engine.simulation.scenario import Trouble
+from engine.simulation.scenario import Fault
 
 SWEEP_S = 10.0
 """Interval of the task that deletes objects."""
@@ -29,26 +29,26 @@ class Operations:
         self.world = world
         self.operators = Operators(world)
         self._actions = {
-            Trouble.OUTAGE: self._outage,
-            Trouble.CLOCK_JUMP: self._clock_jump,
-            Trouble.OBJECT_LOSS: self._object_loss,
-            Trouble.LIMIT_CHANGE: self._limit_change,
-            Trouble.RESTART: self._restart,
+            Fault.OUTAGE: self._outage,
+            Fault.CLOCK_JUMP: self._clock_jump,
+            Fault.OBJECT_LOSS: self._object_loss,
+            Fault.LIMIT_CHANGE: self._limit_change,
+            Fault.RESTART: self._restart,
             **self.operators.actions,
         }
-        self._troubles = [trouble for trouble in self._actions if trouble in world.scenario.troubles]
+        self._faults = [fault for fault in self._actions if fault in world.scenario.faults]
 
     def start(self) -> None:
         """Schedule the first sweep and the first fault."""
         self.world.after(SWEEP_S, self._sweep)
         self.operators.start()
-        if self._troubles and self.world.scenario.trouble_rate:
-            self.world.after(self.world.random.expovariate(1 / TROUBLE_S), self._trouble)
+        if self._faults and self.world.scenario.trouble_rate:
+            self.world.after(self.world.random.expovariate(1 / TROUBLE_S), self._inject)
 
     def settle(self) -> None:
         """Lift all pauses, and bound the retries of damaged blocks if they are unlimited."""
         world, schedule = self.world, self.world.schedule
-        world.run_action(lambda: stand_still(schedule, ()))
+        world.run_action(lambda: set_paused(schedule, ()))
         limits = replace(
             schedule.limits,
             failures_max=schedule.limits.failures_max or FAILURES_AT_REST,
@@ -67,7 +67,7 @@ class Operations:
 
     def _delete(self, tombstone: Tombstone) -> None:
         world = self.world
-        fails = Trouble.DELETION_FAILURE in world.scenario.troubles and not world.is_draining
+        fails = Fault.DELETION_FAILURE in world.scenario.faults and not world.is_draining
         fate = world.random.random() if fails else 1.0
         if fate < 0.2:  # the store returns an error
             world.after(RETRY_S, self._order_again, tombstone.ulid)
@@ -89,14 +89,14 @@ class Operations:
 
     # Troubles
 
-    def _trouble(self, _: object) -> None:
+    def _inject(self, _: object) -> None:
         world = self.world
         if world.is_draining:
             return
-        world.after(world.random.expovariate(1 / TROUBLE_S), self._trouble)
-        trouble = world.random.choice(self._troubles)
-        world.tally.troubles[trouble] = world.tally.troubles.get(trouble, 0) + 1
-        self._actions[trouble]()
+        world.after(world.random.expovariate(1 / TROUBLE_S), self._inject)
+        fault = world.random.choice(self._faults)
+        world.tally.faults[fault] = world.tally.faults.get(fault, 0) + 1
+        self._actions[fault]()
 
     def _outage(self) -> None:
         lease_ms = self.world.schedule.limits.lease_ms

@@ -16,7 +16,7 @@ from engine.simulation.environment.world import World
 from engine.simulation.memory import actions, removal
 from engine.simulation.memory.results import is_about
 from engine.simulation.memory.rows import LANE, LIVE_BLOCKS, MemoryJob
-from engine.simulation.scenario import Sabotage, Trouble
+from engine.simulation.scenario import Fault, Sabotage
 
 CONTROL_S = 10.0
 """Interval of the control tasks that isolate bad blocks and rewrite blocks with deleted data."""
@@ -33,21 +33,21 @@ class Operators:
         self.keep_ms: dict[str, int] = {}
         self.held: set[str] = set()
         self.suspects: Suspects | None = None
-        if Trouble.ISOLATION in world.scenario.troubles:
+        if Fault.ISOLATION in world.scenario.faults:
             self.suspects = Suspects(world.schedule, world.lost)
             world.watch = self.suspects.note
-        self.actions: dict[Trouble, Callable[[], None]] = {
-            Trouble.REQUEUE: self._requeue,
-            Trouble.GIVE_BACK: self._give_back,
-            Trouble.STANDSTILL: self._stand_still,
-            Trouble.SHARES: self._set_share,
-            Trouble.RETENTION: self._retain,
-            Trouble.DELETE_REQUEST: self._delete_data,
+        self.actions: dict[Fault, Callable[[], None]] = {
+            Fault.REQUEUE: self._requeue,
+            Fault.GIVE_BACK: self._give_back,
+            Fault.STANDSTILL: self._stand_still,
+            Fault.SHARES: self._set_share,
+            Fault.RETENTION: self._retain,
+            Fault.DELETE_REQUEST: self._delete_data,
         }
 
     def start(self) -> None:
         """Schedule the control tasks, if the history has them."""
-        if self.suspects is not None or Trouble.DELETE_REQUEST in self.world.scenario.troubles:
+        if self.suspects is not None or Fault.DELETE_REQUEST in self.world.scenario.faults:
             self.world.after(CONTROL_S, self._control)
 
     def _control(self, _: object) -> None:
@@ -94,14 +94,14 @@ class Operators:
             if isinstance(verdict, Split) and self._room() >= len(verdict.parts):
                 self._split(job, verdict.parts)
             elif isinstance(verdict, QuarantineMissing):
-                self._set_aside(job, verdict.positions)
+                self._quarantine_missing(job, verdict.positions)
             elif isinstance(verdict, QuarantineBlock):
                 self._quarantine(job, f"quarantined as damaged: {verdict.run.error_class}")
 
     def _split(self, job: MemoryJob, parts: Sequence[Sequence[int]]) -> list[MemoryJob]:
         return self.world.run_action(lambda: actions.split(self.schedule, job.name, parts), tenant=job.tenant)
 
-    def _set_aside(self, job: MemoryJob, missing: Sequence[int]) -> None:
+    def _quarantine_missing(self, job: MemoryJob, missing: Sequence[int]) -> None:
         if len(job.sources) == 1:
             self._quarantine(job, "quarantined as missing")
             return
@@ -128,7 +128,7 @@ class Operators:
         chosen = [replace(scope, mode=draw.choice(list(PauseMode))) for scope in draw.sample(scopes, 1)]
         paused = () if self.schedule.paused else tuple(chosen)
         tenant = chosen[0].value if paused and chosen[0].kind is ScopeKind.TENANT else None
-        self.world.run_action(lambda: actions.stand_still(self.schedule, paused), tenant=tenant)
+        self.world.run_action(lambda: actions.set_paused(self.schedule, paused), tenant=tenant)
 
     def _set_share(self) -> None:
         draw, schedule = self.world.random, self.schedule

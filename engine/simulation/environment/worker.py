@@ -24,25 +24,25 @@ class Run:
     job: str
     token: int
     sources: tuple[MemoryBlock, ...]
-    told: WorkerReport
+    report: WorkerReport
     masks: tuple[DeleteMask, ...] = ()
     is_over: bool = False
 
     @classmethod
     def start(cls, job: MemoryJob) -> Run:
         """Start a newly assigned job."""
-        told = WorkerReport(JobUpdate(job=job.name, token="", status=RUNNING), job.token)
-        return cls(job.name, job.token, job.sources, told, job.masks)
+        report = WorkerReport(JobUpdate(job=job.name, token="", status=RUNNING), job.token)
+        return cls(job.name, job.token, job.sources, report, job.masks)
 
     def succeed(self, result: ProfileMergeResult) -> None:
         """Report this result from the next poll on."""
         self.is_over = True
-        self.told = WorkerReport(JobUpdate(job=self.job, token="", status=SUCCESS), self.token, result)
+        self.report = WorkerReport(JobUpdate(job=self.job, token="", status=SUCCESS), self.token, result)
 
     def give_back(self, reason: FailureReason | None) -> None:
         """Report the return of the job from the next poll on."""
         self.is_over = True
-        self.told = WorkerReport(JobUpdate(job=self.job, token="", status=RELEASED, reason=reason), self.token)
+        self.report = WorkerReport(JobUpdate(job=self.job, token="", status=RELEASED, reason=reason), self.token)
 
 
 @dataclass(slots=True, eq=False)
@@ -61,7 +61,7 @@ class Worker:
     paused_until_ms: int = 0
     next_poll_ms: int = -1
     clock_error_ms: int = 0
-    heard: int = 0
+    last_serial: int = 0
     unsure_polls: int = 0
     last_request: PollRequest | None = None
     runs: dict[str, Run] = field(default_factory=dict)
@@ -70,9 +70,9 @@ class Worker:
         """Return its poll request. A run that has ended takes no slot."""
         request = self.last_request
         if request is None:
-            told = tuple([run.told for run in self.runs.values()])
-            heard = self.heard if self.unsure_polls else 0
-            request = self.last_request = PollRequest(self.name, self.slots - self.running, told, heard)
+            report = tuple([run.report for run in self.runs.values()])
+            last_serial = self.last_serial if self.unsure_polls else 0
+            request = self.last_request = PollRequest(self.name, self.slots - self.running, report, last_serial)
         return request
 
     def succeed(self, run: Run, result: ProfileMergeResult) -> None:
@@ -85,17 +85,17 @@ class Worker:
         self._free_slot(run)
         run.give_back(reason)
 
-    def hear(self, request: PollRequest, renewed: Sequence[RenewLease], serial: int) -> None:
+    def apply_answer(self, request: PollRequest, renewed: Sequence[RenewLease], serial: int) -> None:
         """Apply the answer to a request; ``serial`` was the last command when the answer was made."""
-        self.heard = serial
+        self.last_serial = serial
         if self.unsure_polls:
             self.unsure_polls -= 1
             self.last_request = None
-        if len(renewed) != len(request.told):
+        if len(renewed) != len(request.reports):
             kept = {renewal.job.name for renewal in renewed}
-            for told in request.told:
-                name = told.update.job
-                if name not in kept and (run := self.runs.get(name)) is not None and run.token == told.token:
+            for report in request.reports:
+                name = report.update.job
+                if name not in kept and (run := self.runs.get(name)) is not None and run.token == report.token:
                     self._free_slot(run)
                     del self.runs[name]
 
@@ -120,7 +120,7 @@ class Worker:
     def crash(self) -> None:
         """Drop all state."""
         self.last_request = None
-        self.heard = self.unsure_polls = 0
+        self.last_serial = self.unsure_polls = 0
         self.life += 1
         self.running = 0
         self.runs = {}

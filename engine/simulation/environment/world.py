@@ -38,7 +38,7 @@ class Tally:
     runs: int = 0
     busy_ms: int = 0
     stale: int = 0
-    troubles: dict[str, int] = field(default_factory=dict)
+    faults: dict[str, int] = field(default_factory=dict)
 
 
 class World:

@@ -6,13 +6,13 @@ import random
 from bisect import bisect
 from itertools import accumulate
 
-from engine.core.quick_values import maker
+from engine.core.fast_dataclasses import fast_constructor
 from engine.simulation.environment.world import World
 from engine.simulation.memory.ids import item_digest, segment_id
 from engine.simulation.memory.rows import NewBlock, Share
-from engine.simulation.scenario import Trouble
+from engine.simulation.scenario import Fault
 
-share_of, new_block = maker(Share), maker(NewBlock)
+share_of, new_block = fast_constructor(Share), fast_constructor(NewBlock)
 RETRY_S = 2.0
 """Seconds after which a writer without an answer retries."""
 
@@ -29,10 +29,10 @@ class Writers:
         self.poisoned: set[str] = set()
         self._tenants = [f"tenant-{number}" for number in range(self.load.tenants)]
         self._weights = list(accumulate(self.load.tenant_weights()))
-        troubles = world.scenario.troubles
-        adds = (Trouble.DUPLICATE_ADD, Trouble.DIFFERING_ADD, Trouble.DELAYED_ADD, Trouble.POISON)
-        self._troubles = [trouble for trouble in adds if trouble in troubles]
-        self._rate = world.scenario.trouble_rate if self._troubles else 0.0
+        faults = world.scenario.faults
+        adds = (Fault.DUPLICATE_ADD, Fault.DIFFERING_ADD, Fault.DELAYED_ADD, Fault.POISON)
+        self._faults = [fault for fault in adds if fault in faults]
+        self._rate = world.scenario.trouble_rate if self._faults else 0.0
 
     def start(self) -> None:
         """Schedule the first segment and the first burst."""
@@ -63,7 +63,7 @@ class Writers:
         block = self._segment(world.tally.segments)
         world.objects.add(block.ulid)
         if self._rate and draw.random() < self._rate:
-            self._trouble(draw.choice(self._troubles), block)
+            self._inject(draw.choice(self._faults), block)
         else:
             self._register(block)
 
@@ -100,18 +100,18 @@ class Writers:
         self.world.after(seconds, self._register, block)
         self.world.last_arrival_ms = max(self.world.last_arrival_ms, self.world.now_ms + round(seconds * 1000))
 
-    def _trouble(self, trouble: Trouble, block: NewBlock) -> None:
+    def _inject(self, fault: Fault, block: NewBlock) -> None:
         world, draw = self.world, self.random
-        world.tally.troubles[trouble] = world.tally.troubles.get(trouble, 0) + 1
+        world.tally.faults[fault] = world.tally.faults.get(fault, 0) + 1
         delay_s = draw.random() * self.delay_max_s
-        if trouble is Trouble.DELAYED_ADD:
+        if fault is Fault.DELAYED_ADD:
             self._register_later(delay_s, block)
             return
         self._register(block)
-        if trouble is Trouble.POISON:
+        if fault is Fault.POISON:
             self.poisoned.add(block.ulid)
-        elif trouble is Trouble.DUPLICATE_ADD:
+        elif fault is Fault.DUPLICATE_ADD:
             self._register_later(draw.choice([0.0, RETRY_S, delay_s]), block)
-        elif trouble is Trouble.DIFFERING_ADD:
+        elif fault is Fault.DIFFERING_ADD:
             other = NewBlock(block.ulid, "", block.shard, 0, block.size_bytes + 1, block.created_at_ms, block.shares)
             self._register_later(delay_s, other)

@@ -20,7 +20,7 @@ from engine.simulation.memory.schedule import MemorySchedule
 Positions = Sequence[int]
 
 
-def stand_still(schedule: MemorySchedule, paused: Iterable[PausedScope]) -> None:
+def set_paused(schedule: MemorySchedule, paused: Iterable[PausedScope]) -> None:
     """Replace the paused scopes of the schedule."""
     _begin(schedule, "pause", tuple(paused))
     schedule.paused = tuple(paused)
@@ -105,7 +105,7 @@ def _child(schedule: MemorySchedule, parent: MemoryJob, part: Sequence[MemoryBlo
 
 
 ACTIONS: dict[str, Callable[..., object]] = {
-    "pause": stand_still,
+    "pause": set_paused,
     "share": set_share,
     "give_back": give_back,
     "split": split,

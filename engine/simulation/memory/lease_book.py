@@ -24,7 +24,7 @@ class LeaseBook:
         self.overdue.pop(job.name, None)
         known = self._jobs.get(job.name)
         if known is None or job.lease_expires_ms < known[0]:
-            self._stand_in_line(job)
+            self._enqueue(job)
 
     def extend(self, job: MemoryJob) -> None:
         """Record a renewal; no work unless the lease was found expired."""
@@ -49,13 +49,13 @@ class LeaseBook:
                 self.overdue[name] = job
                 del self._jobs[name]
             else:
-                self._stand_in_line(job)
+                self._enqueue(job)
         if not self.overdue:
             return []
         # Command time may go back with the wall clock, so an expired lease may become valid again.
         over = [job for job in self.overdue.values() if job.lease_expires_ms < now_ms]
         return sorted(over, key=lambda job: (job.lease_expires_ms, job.id))
 
-    def _stand_in_line(self, job: MemoryJob) -> None:
+    def _enqueue(self, job: MemoryJob) -> None:
         self._jobs[job.name] = job.lease_expires_ms, job
         heapq.heappush(self._line, (job.lease_expires_ms, job.name))

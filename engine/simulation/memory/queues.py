@@ -21,7 +21,7 @@ class QueueBook:
         self.waiting: list[tuple[int, str]] = []
         self.block_count = 0
         self.has_caps = False
-        self._neediest: list[tuple[int, str]] = []
+        self._least_served: list[tuple[int, str]] = []
 
     def queue(self, tenant: str, shard: int, level: int) -> MemoryQueue:
         """Return a queue; create it if it does not exist."""
@@ -37,15 +37,15 @@ class QueueBook:
         found = self.tenants.get(name)
         if found is None:
             found = self.tenants[name] = TenantRow(name)
-            insort(self._neediest, (0, name))
+            insort(self._least_served, (0, name))
         return found
 
     def charge(self, name: str, virtual_time: int) -> None:
         """Set the virtual time of a tenant."""
         row = self.tenant(name)
-        del self._neediest[bisect_left(self._neediest, (row.virtual_time, name))]
+        del self._least_served[bisect_left(self._least_served, (row.virtual_time, name))]
         row.virtual_time = virtual_time
-        insort(self._neediest, (virtual_time, name))
+        insort(self._least_served, (virtual_time, name))
 
     def put(self, block: MemoryBlock) -> MemoryQueue:
         """Add a block to its queue."""
@@ -96,7 +96,7 @@ class QueueBook:
 
     def needy_tenants(self, now_ms: int, count: int) -> Iterator[TenantRow]:
         """Yield up to ``count`` tenants with a ready queue, smallest virtual time first."""
-        for _, name in self._neediest:
+        for _, name in self._least_served:
             if count == 0:
                 return
             row = self.tenants[name]

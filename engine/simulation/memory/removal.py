@@ -181,7 +181,7 @@ def _drop(blocks: Iterable[MemoryBlock], schedule: MemorySchedule, now_ms: int) 
             shrunk.setdefault(block.owner, set()).add(block)
         _leave_queue(schedule, block)
         block.state, block.owner = BlockState.DROPPED, None
-        schedule.bury(block, now_ms)
+        schedule.add_tombstone(block, now_ms)
         schedule.removals.append(Removal(block, block.shares))
         schedule.touched_blocks.append(block)
     for job, lost in shrunk.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from engine.core.quick_values import quickly_built
+from engine.core.fast_dataclasses import fast_init
 from engine.lanes.profiles.jobs import DeleteMask
 from engine.lanes.profiles.plan.model import LevelPolicy, QueuedBlock
 from engine.schedule.model import JobState
@@ -33,7 +33,7 @@ DatasetKey = tuple[str, str]
 """Tenant and service."""
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Share:
     """A service's data in a block: the number of its segments and the sum of their digests."""
@@ -142,7 +142,7 @@ class Tombstone:
     is_dispatched: bool = False
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True)
 class NewBlock:
     """A block to register."""

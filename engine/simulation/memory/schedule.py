@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.core.errors import LithifyError
-from engine.core.quick_values import maker, quickly_built
+from engine.core.fast_dataclasses import fast_constructor, fast_init
 from engine.lanes.profiles.jobs import DeleteMask
 from engine.lanes.profiles.plan.model import LevelPolicy, PlannedJob, QueuedBlock
 from engine.schedule.fairness import LaneView
@@ -51,7 +51,7 @@ from engine.simulation.memory.rows import (
 # Attribute access on an enum class is ten times slower than a global name, and every event does it.
 LEASED, QUEUED, OWNED = JobState.LEASED, BlockState.QUEUED, BlockState.OWNED
 FINAL, REPLACED, DROPPED = BlockState.FINAL, BlockState.REPLACED, BlockState.DROPPED
-queued_block = maker(QueuedBlock)
+queued_block = fast_constructor(QueuedBlock)
 
 
 class StaleSnapshot(LithifyError):
@@ -60,7 +60,7 @@ class StaleSnapshot(LithifyError):
     code = "stale_snapshot"
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True)
 class AddOutcome:
     """The outcome of the blocks of a batch, by id."""
@@ -70,7 +70,7 @@ class AddOutcome:
     conflicting: tuple[str, ...]
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Applied:
     """A command that was applied; its index is the token of the jobs in ``assigned``."""
@@ -310,7 +310,7 @@ class MemorySchedule:
         del self.jobs[job.name]
         for block in job.sources:
             block.state, block.owner = REPLACED, None
-            self.bury(block, now_ms)
+            self.add_tombstone(block, now_ms)
         self.touched_blocks.extend(job.sources)
         for result in results:
             queue = self._insert(result, now_ms, masks_applied)
@@ -433,7 +433,7 @@ class MemorySchedule:
         if not self.keeps_log:
             del self.blocks[ulid]
 
-    def bury(self, block: MemoryBlock, now_ms: int) -> None:
+    def add_tombstone(self, block: MemoryBlock, now_ms: int) -> None:
         """Create the tombstone of a block that left the index."""
         eligible_at_ms = now_ms + self.cleanup_delay_ms
         self.tombstones[block.ulid] = Tombstone(block.ulid, eligible_at_ms)

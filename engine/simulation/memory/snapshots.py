@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from engine.core.errors import LithifyError
-from engine.core.quick_values import maker, quickly_built
+from engine.core.fast_dataclasses import fast_constructor, fast_init
 from engine.lanes.profiles.jobs import ProfileMergeResult
 from engine.lanes.profiles.plan.consolidation import plan_queues
 from engine.lanes.profiles.plan.model import BlockQueue
@@ -20,7 +20,7 @@ from engine.schedule.model import JobState, JobView, Report, ScheduleSnapshot
 from engine.schedule.pauses import is_paused
 from engine.schedule.priority import job_priority_ms
 from engine.schedule.queue_choice import QueueSums, choose_queues
-from engine.simulation.memory.remnants import block_queue, with_remnants
+from engine.simulation.memory.partial_batches import block_queue, with_partial_batches
 from engine.simulation.memory.results import accept
 from engine.simulation.memory.rows import LANE, MemoryJob, MemoryQueue, NewBlock, TenantRow
 from engine.simulation.memory.schedule import MemorySchedule
@@ -29,10 +29,10 @@ EXHAUSTED_MAX = 32
 """Maximum faulty jobs that one poll may park, in addition to those it may assign."""
 TENANTS_MAX = 64
 """Maximum tenants that one poll considers, whatever its capacity."""
-snapshot_of, view_of = maker(ScheduleSnapshot), maker(JobView)
+snapshot_of, view_of = fast_constructor(ScheduleSnapshot), fast_constructor(JobView)
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True)
 class WorkerReport:
     """A report of a worker: the update, its token, and the result of a success."""
@@ -46,24 +46,24 @@ class WorkerReport:
         object.__setattr__(self, "plain", Report(update=self.update, token=self.token))
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True)
 class PollRequest:
     """A poll request of a simulated worker.
 
-    ``plain`` holds its reports if all are progress reports. ``heard`` is the last command before the last answer that
-    the worker received, if it has missed an answer since.
+    ``plain`` holds its reports if all are progress reports. ``last_serial`` is the last command before the last answer
+    that the worker received, if it has missed an answer since.
     """
 
     worker: str
     capacity: int
-    told: tuple[WorkerReport, ...] = ()
-    heard: int = 0
+    reports: tuple[WorkerReport, ...] = ()
+    last_serial: int = 0
     plain: tuple[Report, ...] | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        runs = all(told.update.status is UpdateStatus.IN_PROGRESS for told in self.told)
-        object.__setattr__(self, "plain", tuple(told.plain for told in self.told) if runs else None)
+        runs = all(report.update.status is UpdateStatus.IN_PROGRESS for report in self.reports)
+        object.__setattr__(self, "plain", tuple(report.plain for report in self.reports) if runs else None)
 
 
 @dataclass(slots=True)
@@ -83,24 +83,26 @@ def read_poll(schedule: MemorySchedule, request: PollRequest, *, ignores_tokens:
     replacements: dict[str, list[NewBlock]] = {}
     reports: tuple[Report, ...] = ()
     reported: dict[str, JobView] = {}
-    if request.told:
+    if request.reports:
         reported = _reported(schedule, request, ignores_tokens)
         if request.plain is not None and not ignores_tokens:
             reports = request.plain
         else:
-            reports = tuple([_report(schedule, told, reported, replacements, ignores_tokens) for told in request.told])
+            reports = tuple(
+                [_report(schedule, report, reported, replacements, ignores_tokens) for report in request.reports]
+            )
     assignable: tuple[JobView, ...] = ()
     queues: tuple[BlockQueue, ...] = ()
     lanes: tuple[LaneView, ...] = ()
     tenants: tuple[TenantView, ...] = ()
     if request.capacity > 0:
-        needy = _needy(schedule, request, reported, now_ms)
-        assignable = tuple(_assignable(schedule, now_ms, request.capacity + len(request.told)))
-        tenants = tuple([_tenant_view(schedule.queues.tenant(name)) for name in _owners(needy, assignable)])
+        least_served = _least_served(schedule, request, reported, now_ms)
+        assignable = tuple(_assignable(schedule, now_ms, request.capacity + len(request.reports)))
+        tenants = tuple([_tenant_view(schedule.queues.tenant(name)) for name in _owners(least_served, assignable)])
         lanes = (schedule.lane,) if tenants else ()
-        queues = tuple(_ready_queues(schedule, needy, (lanes, tenants), now_ms, request.capacity))
-        if any(queue.policy.remnant_bytes for queue in queues):
-            queues = with_remnants(schedule.queues, queues, now_ms=now_ms)
+        queues = tuple(_ready_queues(schedule, least_served, (lanes, tenants), now_ms, request.capacity))
+        if any(queue.policy.partial_batch_bytes for queue in queues):
+            queues = with_partial_batches(schedule.queues, queues, now_ms=now_ms)
     snapshot = snapshot_of(
         now_ms=now_ms,
         worker=request.worker,
@@ -108,8 +110,8 @@ def read_poll(schedule: MemorySchedule, request: PollRequest, *, ignores_tokens:
         limits=schedule.limits,
         reports=reports,
         reported=reported,
-        heard=request.heard,
-        held=_held(schedule, request) if request.heard else (),
+        last_serial=request.last_serial,
+        held=_held(schedule, request) if request.last_serial else (),
         assignable=assignable,
         queues=plan_queues(queues, now_ms=now_ms, job_max=request.capacity),
         live_job_count=schedule.live_job_count,
@@ -128,7 +130,7 @@ def _held(schedule: MemorySchedule, request: PollRequest) -> tuple[JobView, ...]
         [
             job_view(job)
             for job in jobs
-            if job.state is JobState.LEASED and job.worker == request.worker and job.token <= request.heard
+            if job.state is JobState.LEASED and job.worker == request.worker and job.token <= request.last_serial
         ]
     )
 
@@ -156,8 +158,8 @@ def job_view(job: MemoryJob, worker: str | None = None) -> JobView:
 def _reported(schedule: MemorySchedule, request: PollRequest, ignores_tokens: bool) -> dict[str, JobView]:
     worker = request.worker if ignores_tokens else None
     jobs, found = schedule.jobs, {}
-    for told in request.told:
-        job = jobs.get(told.update.job)
+    for report in request.reports:
+        job = jobs.get(report.update.job)
         if job is not None:
             found[job.name] = job_view(job, worker)
     return found
@@ -165,34 +167,34 @@ def _reported(schedule: MemorySchedule, request: PollRequest, ignores_tokens: bo
 
 def _report(
     schedule: MemorySchedule,
-    told: WorkerReport,
+    report: WorkerReport,
     reported: dict[str, JobView],
     replacements: dict[str, list[NewBlock]],
     ignores_tokens: bool,
 ) -> Report:
-    if told.result is None and not ignores_tokens:
-        return told.plain
-    view = reported.get(told.update.job)
-    token = view.token if ignores_tokens and view else told.token
-    if told.update.status is not UpdateStatus.SUCCESS or view is None or view.token != token:
-        return Report(update=told.update, token=token)
+    if report.result is None and not ignores_tokens:
+        return report.plain
+    view = reported.get(report.update.job)
+    token = view.token if ignores_tokens and view else report.token
+    if report.update.status is not UpdateStatus.SUCCESS or view is None or view.token != token:
+        return Report(update=report.update, token=token)
     try:
-        assert told.result is not None, "a success without a result"
-        replacements[view.name] = accept(schedule.jobs[view.name], told.result)
+        assert report.result is not None, "a success without a result"
+        replacements[view.name] = accept(schedule.jobs[view.name], report.result)
     except LithifyError as error:
         refusal = FailureReason(error_class=type(error).__name__, message=str(error))
-        return Report(update=told.update, token=token, refusal=refusal)
-    return Report(update=told.update, token=token, result=told.result)
+        return Report(update=report.update, token=token, refusal=refusal)
+    return Report(update=report.update, token=token, result=report.result)
 
 
-def _needy(
+def _least_served(
     schedule: MemorySchedule, request: PollRequest, reported: dict[str, JobView], now_ms: int
 ) -> list[TenantRow]:
     """Return the tenants whose queues are read: those below their caps, smallest virtual time first."""
     count = min(request.capacity, TENANTS_MAX)
     if not schedule.is_special:
         return list(schedule.queues.needy_tenants(now_ms, count))
-    ends = {told.update.job for told in request.told if told.update.status is not UpdateStatus.IN_PROGRESS}
+    ends = {report.update.job for report in request.reports if report.update.status is not UpdateStatus.IN_PROGRESS}
     ending = [job.tenant for job in reported.values() if job.name in ends and job.state is JobState.LEASED]
     rows = schedule.queues.needy_tenants(now_ms, len(schedule.queues.tenants))
     return list(islice((row for row in rows if _may_have_more(schedule, row, ending.count(row.tenant))), count))
@@ -225,22 +227,23 @@ def _going(schedule: MemorySchedule, jobs: Iterable[MemoryJob]) -> Iterator[Memo
 
 def _ready_queues(
     schedule: MemorySchedule,
-    needy: Sequence[TenantRow],
+    least_served: Sequence[TenantRow],
     shares: tuple[Sequence[LaneView], Sequence[TenantView]],
     now_ms: int,
     capacity: int,
 ) -> Iterator[BlockQueue]:
     """Choose among the first ready queues of the tenants as the shipped code does."""
-    each = 2 * capacity // max(1, len(needy)) + 1
+    each = 2 * capacity // max(1, len(least_served)) + 1
     book = schedule.queues
     if schedule.is_special:
         every = len(book.by_id)
         whole = (
-            (queue for queue in book.ready_queues(row, now_ms, every) if _may_plan(schedule, queue)) for row in needy
+            (queue for queue in book.ready_queues(row, now_ms, every) if _may_plan(schedule, queue))
+            for row in least_served
         )
         ready = [queue for queues in whole for queue in islice(queues, each)]
     else:
-        ready = [queue for row in needy for queue in book.ready_queues(row, now_ms, each)]
+        ready = [queue for row in least_served for queue in book.ready_queues(row, now_ms, each)]
     if not ready:
         return
     sums = [_sums(queue) for queue in ready]
@@ -276,5 +279,5 @@ def _tenant_view(row: TenantRow) -> TenantView:
     )
 
 
-def _owners(needy: Sequence[TenantRow], assignable: Sequence[JobView]) -> list[str]:
-    return sorted({row.tenant for row in needy} | {job.tenant for job in assignable})
+def _owners(least_served: Sequence[TenantRow], assignable: Sequence[JobView]) -> list[str]:
+    return sorted({row.tenant for row in least_served} | {job.tenant for job in assignable})

@@ -192,7 +192,7 @@ class MemoryTimeline:
         return {
             start_ms
             for start_ms, row in self.rows.items()
-            if row.look_again_ms is not None and row.look_again_ms <= self.now_ms
+            if row.recheck_ms is not None and row.recheck_ms <= self.now_ms
         }
 
     def _extent_starts(self, starts: Iterable[int]) -> set[int]:

@@ -39,7 +39,7 @@ def sweep_orphans() -> None:
     store = object_store(settings.OBJECT_STORE_URL)
     try:
         # Runs unattended: if most of the bucket is not in the index, the index may have been lost.
-        outcome = sweep(store=store, actor="control:orphans", surely_fine=0)
+        outcome = sweep(store=store, actor="control:orphans", orphans_tolerated=0)
     except (SweepRefused, LogBehind) as error:
         log.warning("orphans_not_swept", reason=str(error))
         return

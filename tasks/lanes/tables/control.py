@@ -32,7 +32,7 @@ def settle_failures() -> None:
     for path, error in report.quarantined.items():
         log.warning("file_quarantined", path=path, error=error)
     if report.failed:
-        log.warning("tasks_failed", tasks=report.failed, left_alone=report.left_alone)
+        log.warning("tasks_failed", tasks=report.failed, not_examined=report.not_examined)
 
 
 @app.task(name=PUBLISH_TABLES_TASK)

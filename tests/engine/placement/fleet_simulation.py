@@ -48,14 +48,14 @@ class FleetFigures:
     """The results of one algorithm. Fractions are of the usage at the time.
 
     ``imbalance`` is the load of the most loaded instance over the mean, averaged over all ticks.
-    ``moved_by_membership`` is the mean over the changes of membership, ``worst_move`` their maximum; ``moved_by_rules``
-    is per tick. ``over_allocation`` is allocated over needed shards, ``is_short`` the fraction of (dataset, tick) with
-    fewer shards than needed.
+    ``moved_by_membership`` is the mean over the changes of membership, ``largest_move`` their maximum;
+    ``moved_by_rules`` is per tick. ``over_allocation`` is allocated over needed shards, ``is_short`` the fraction of
+    (dataset, tick) with fewer shards than needed.
     """
 
     imbalance: float
     moved_by_membership: float
-    worst_move: float
+    largest_move: float
     moved_by_rules: float
     over_allocation: float
     is_short: float
@@ -134,7 +134,7 @@ class _Algorithm:
         return FleetFigures(
             imbalance=_mean(self.imbalances),
             moved_by_membership=_mean(self.membership_moves),
-            worst_move=max(self.membership_moves, default=0.0),
+            largest_move=max(self.membership_moves, default=0.0),
             moved_by_rules=_mean(self.rule_moves),
             over_allocation=self.allocated / max(1, self.needed),
             is_short=self.short / max(1, self.allocations),
@@ -147,7 +147,7 @@ def simulate_fleet(scenario: FleetScenario, seed: int) -> FleetOutcome:
     datasets = _datasets(scenario, draw)
     ours, reference = _Algorithm(change_ring, scenario.limits), _Algorithm(_reference_ring, scenario.limits)
     allocations: dict[DatasetKey, tuple[Allocation, WindowAllocator]] = {}
-    numbers, born, unavoidable = list(range(scenario.instances)), scenario.instances, []
+    numbers, created, unavoidable = list(range(scenario.instances)), scenario.instances, []
     for algorithm in (ours, reference):
         algorithm.change_members(_instances(numbers))
     for tick in range(int(scenario.duration_s / scenario.tick_s)):
@@ -158,8 +158,8 @@ def simulate_fleet(scenario: FleetScenario, seed: int) -> FleetOutcome:
         if tick % scenario.membership_every == scenario.membership_every - 1:
             joins = len(numbers) < scenario.instances
             if joins:
-                numbers.append(born)
-                born += 1
+                numbers.append(created)
+                created += 1
             else:
                 numbers.pop(draw.randrange(len(numbers)))
             unavoidable.append(1 / max(len(numbers), scenario.instances))

@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from engine.placement.plots.archetypes import ALLOCATION_S, ARCHETYPES, DAY_S, all_plots, simulate_day
 from engine.placement.plots.chart import Line, line_chart
+from engine.placement.plots.load_curves import ALLOCATION_S, DAY_S, LOAD_CURVES, all_plots, simulate_day
 from engine.placement.plots.traces import TRACES, Trace
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -16,7 +16,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 @pytest.mark.slow
 def test_there_is_a_picture_of_every_trace_and_archetype() -> None:
     pictures = all_plots()
-    assert len(pictures) == len(TRACES) + len(ARCHETYPES) == 10
+    assert len(pictures) == len(TRACES) + len(LOAD_CURVES) == 10
     for name, text in pictures.items():
         lines = ElementTree.fromstring(text).findall(f"{SVG}polyline")
         assert len(lines) == (3 if name.startswith("trace") else 4), name
@@ -39,9 +39,9 @@ def test_both_allocators_peak_alike_on_each_trace(trace: Trace, peak: int) -> No
     assert max(trace.reference()) == max(trace.ours()) == peak
 
 
-@pytest.mark.parametrize("name", ARCHETYPES)
+@pytest.mark.parametrize("name", LOAD_CURVES)
 def test_over_a_day_ours_gives_no_more_than_the_reference_and_is_not_later(name: str) -> None:
-    day = simulate_day(ARCHETYPES[name])
+    day = simulate_day(LOAD_CURVES[name])
     assert len(day.hours) == DAY_S // ALLOCATION_S + 1
     assert day.over_allocation(day.ours) <= 1.01 * day.over_allocation(day.reference)
     assert day.is_short(day.ours) <= day.is_short(day.reference) + 0.001

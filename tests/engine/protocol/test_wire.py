@@ -60,7 +60,7 @@ requests = st.builds(
     build=text(wire.NAME_MAX),
     capacity=st.integers(0, wire.CAPACITY_MAX),
     updates=st.lists(updates, max_size=4, unique_by=lambda update: (update.job, update.token)).map(tuple),
-    heard=st.integers(0, COUNT_MAX),
+    last_serial=st.integers(0, COUNT_MAX),
 )
 names, tokens = text(wire.JOB_NAME_MAX, 1), text(wire.TOKEN_MAX, 1)
 responses = st.builds(

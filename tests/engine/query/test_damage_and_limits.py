@@ -15,7 +15,7 @@ from engine.formats.profile_block.model import DATASET_INDEX
 from engine.formats.profile_block.selectors import parse_selector
 from engine.formats.profile_block.series.series_index import encode_series_index
 from engine.query import dataset_reader, execution, memory
-from engine.query.admission import Asker
+from engine.query.admission import Caller
 from engine.query.errors import InvalidQuestion, QueryAbandoned, QueryTimedOut, QueryTooLarge
 from engine.query.execution import QueryEngine, QueryRun
 from engine.query.flame.tree import FlameTree
@@ -356,11 +356,11 @@ def test_what_an_answer_keeps_is_bounded_by_memory(
 
 def test_an_abandoned_query_ends(engine: QueryEngine, three: list[QueryBlock]) -> None:
     gone = threading.Event()
-    asker = Asker(engine.memory, 300, gone.is_set)
-    assert sum(stacks(engine.run(asker=asker), three).values()) == 106
+    caller = Caller(engine.memory, 300, gone.is_set)
+    assert sum(stacks(engine.run(caller=caller), three).values()) == 106
     gone.set()
     with pytest.raises(QueryAbandoned):
-        stacks(engine.run(asker=asker), three)
+        stacks(engine.run(caller=caller), three)
 
 
 def test_a_deadline_ends_a_question(engine: QueryEngine, three: list[QueryBlock]) -> None:

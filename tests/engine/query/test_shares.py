@@ -20,7 +20,7 @@ from engine.query.execution import QueryEngine
 from engine.query.flame.stack_table import stack_table
 from engine.query.model import Damage, QueryBlock, QueryDataset, Question
 from engine.query.rows import RowReader
-from engine.query.sample_batches import DEFAULT_COLUMNS, SampleWish, ShareReader
+from engine.query.sample_batches import DEFAULT_COLUMNS, SampleColumns, ShareReader
 from engine.query.shares import cut_shares, gather_shares
 from engine.query.unrolled_stacks import UnrolledStacks
 from engine.storage import ObjectNotFound, ObjectStore
@@ -38,7 +38,7 @@ from tests.engine.query import samples
 from tests.engine.query.test_answers import blocks_in, merged, questions, sources, written
 
 ALWAYS = Question(start_ms=0, end_ms=1 << 42)
-NO_STACKS = SampleWish(columns=("time", "service", "labels", "type", "value"))
+NO_STACKS = SampleColumns(columns=("time", "service", "labels", "type", "value"))
 
 
 def refuse(damage: Damage) -> None:
@@ -46,7 +46,7 @@ def refuse(damage: Damage) -> None:
 
 
 def read_all(
-    engine: QueryEngine, blocks: Sequence[QueryBlock], question: Question, wish: SampleWish, share_bytes: int
+    engine: QueryEngine, blocks: Sequence[QueryBlock], question: Question, wish: SampleColumns, share_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """Read share after share, as readers that know nothing of each other."""
     for gathered in gather_shares(cut_shares(blocks, question, share_bytes), share_bytes):
@@ -58,7 +58,7 @@ def read_all(
 def check(engine: QueryEngine, blocks: list[QueryBlock], entries: list[ProfileRow], question: Question) -> None:
     expected = samples.expected(entries, question)
     for share_bytes in (2_000, 1 << 30):
-        found = samples.read(read_all(engine, blocks, question, SampleWish(), share_bytes))
+        found = samples.read(read_all(engine, blocks, question, SampleColumns(), share_bytes))
         assert found == expected
     plain: Counter[object] = Counter()
     for batch in read_all(engine, blocks, question, NO_STACKS, 2_000):
@@ -175,7 +175,7 @@ def one_block(store: ObjectStore, *entries: ProfileRow) -> list[QueryBlock]:
 
 def test_frames_have_file_and_line(store: ObjectStore, engine: QueryEngine) -> None:
     blocks = one_block(store, row(("leaf", "main")))
-    wish = SampleWish(columns=("frames", "stack", "value"))
+    wish = SampleColumns(columns=("frames", "stack", "value"))
     (batch,) = read_all(engine, blocks, ALWAYS, wish, 1 << 20)
     assert batch.schema == wish.schema
     assert batch.to_pylist() == [
@@ -192,7 +192,7 @@ def test_frames_have_file_and_line(store: ObjectStore, engine: QueryEngine) -> N
 
 def test_only_the_wanted_labels_are_there(store: ObjectStore, engine: QueryEngine) -> None:
     blocks = one_block(store, row())
-    wish = SampleWish(columns=("labels",), labels=("service_name", "__type__", "nope"))
+    wish = SampleColumns(columns=("labels",), labels=("service_name", "__type__", "nope"))
     (batch,) = read_all(engine, blocks, ALWAYS, wish, 1 << 20)
     assert batch.to_pylist() == [{"labels": [("__type__", "cpu"), ("service_name", "api")]}]
 
@@ -200,7 +200,7 @@ def test_only_the_wanted_labels_are_there(store: ObjectStore, engine: QueryEngin
 @pytest.mark.parametrize("columns", [(), ("time", "nope"), ("time", "time")])
 def test_columns_that_make_no_sense_are_refused(engine: QueryEngine, columns: tuple[str, ...]) -> None:
     with pytest.raises(InvalidQuestion, match="column"):
-        ShareReader(engine, ALWAYS, SampleWish(columns=columns), refuse)
+        ShareReader(engine, ALWAYS, SampleColumns(columns=columns), refuse)
 
 
 def test_without_stacks_no_symbols_are_read(
@@ -221,7 +221,7 @@ def test_without_stacks_no_symbols_are_read(
     assert read
     assert max(end for _, end in read) <= dataset.table_of_contents[2]
     read.clear()
-    list(read_all(engine, blocks, ALWAYS, SampleWish(columns=("stack",)), 1 << 20))
+    list(read_all(engine, blocks, ALWAYS, SampleColumns(columns=("stack",)), 1 << 20))
     assert max(end for _, end in read) > dataset.table_of_contents[2]
 
 
@@ -247,7 +247,7 @@ def test_damage_and_missing_objects_are_reported(store: ObjectStore, engine: Que
     blocks = one_block(store, row())
     told: list[Damage] = []
 
-    def read(wish: SampleWish) -> int:
+    def read(wish: SampleColumns) -> int:
         (share,) = cut_shares(blocks, ALWAYS)
         return sum(batch.num_rows for batch in ShareReader(engine, ALWAYS, wish, told.append).batches(share))
 
@@ -255,7 +255,7 @@ def test_damage_and_missing_objects_are_reported(store: ObjectStore, engine: Que
     whole = store.get(key)
     place = blocks[0].datasets[0].table_of_contents[2] + 40
     store.put(key, replaced(whole, place, bytes([whole[place] ^ 0xFF])))
-    assert read(SampleWish()) == 0
+    assert read(SampleColumns()) == 0
     assert isinstance(told[-1].error, BadObject)
     assert (told[-1].key, told[-1].service) == (key, "api")
     assert read(NO_STACKS) == 1, "what is not read cannot be damaged"
@@ -282,7 +282,7 @@ def test_parts_by_series_have_the_rest_of_a_damaged_dataset_once(
     whole, place = store.get(key), blocks[damaged].datasets[0].table_of_contents[1]
     store.put(key, replaced(whole, place, bytes(40)))  # the series index, which says where parts begin
     told: list[Damage] = []
-    reader = ShareReader(engine, ALWAYS, SampleWish(), told.append)
+    reader = ShareReader(engine, ALWAYS, SampleColumns(), told.append)
     found = samples.read(batch for share in cut for batch in reader.batches(share))
     assert found == samples.expected(entries[25:] if damaged == 0 else entries[:25], ALWAYS)
     assert {each.key for each in told} == {key}
@@ -345,5 +345,5 @@ def test_a_stack_without_end_is_refused_before_it_is_unrolled() -> None:
 
 
 def test_the_usual_columns_are_columns() -> None:
-    assert SampleWish().columns == DEFAULT_COLUMNS
-    SampleWish(columns=tuple(sample_batches.FIELDS)).check()
+    assert SampleColumns().columns == DEFAULT_COLUMNS
+    SampleColumns(columns=tuple(sample_batches.FIELDS)).check()

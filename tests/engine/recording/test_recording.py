@@ -240,11 +240,11 @@ def test_a_thread_that_has_ended_has_no_cpu_time_and_does_no_harm() -> None:
 
 def test_places_are_named_by_module_function_and_relative_file() -> None:
     namer = Namer()
-    code = source_analysis.count_words.__code__
+    code = source_analysis.count_text.__code__
     by_code = namer.frame(Place(code.co_filename, code.co_firstlineno + 4, code))
     by_line = namer.frame(Place(code.co_filename, code.co_firstlineno + 4, None))
     assert by_code == by_line
-    assert by_code.function == "engine.recording.workloads.source_analysis.count_words"
+    assert by_code.function == "engine.recording.workloads.source_analysis.count_text"
     assert by_code.start_line == code.co_firstlineno
     assert not by_code.filename.startswith("/")
 
@@ -318,7 +318,7 @@ def first_steps_of_the_source_analysis() -> object:
     path = source_analysis.sources()[0]
     source = path.read_text(encoding="utf-8")
     assert source_analysis.changed_lines(source, source + "\nx = 1\n") >= 0
-    return source_analysis.count_words(source) and source_analysis.instruction_mix(source, str(path))
+    return source_analysis.count_text(source) and source_analysis.instruction_mix(source, str(path))
 
 
 def first_steps_of_the_order_store() -> object:

@@ -52,7 +52,7 @@ JOB = JobFacts(
         ),
         ({"block_count": 19}, "1 more block or in 24 s complete a job."),
         (
-            {"remnant_bytes": 1 << 40},
+            {"partial_batch_bytes": 1 << 40},
             "with 7 of 20 blocks, few enough to be merged with those of the tenant's other shards; 13 more",
         ),
         (
@@ -76,7 +76,7 @@ def test_the_explanation_of_a_queued_block_names_what_its_queue_waits_for(
     [
         (
             {"shard_count": 3},
-            "it merges remnants of 3 shards of the tenant; worker node-a runs it and must renew within",
+            "it merges partial batches of 3 shards of the tenant; worker node-a runs it and must renew within",
         ),
         ({"is_rewrite": True}, "it rewrites a block without its deleted data; worker node-a runs it and must renew"),
         (

@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.schedule.isolation import (
-    ALONE_RUNS,
-    LONE_RUNS_MAX,
     OBJECT_NOT_FOUND,
+    SINGLE_RUNS_MAX,
+    SINGLE_RUNS_MIN,
     Breakage,
     FailedRun,
     QuarantineBlock,
     QuarantineMissing,
     RecentRun,
-    RetryAlone,
+    RetrySingle,
     Split,
     Suspect,
     Wait,
@@ -27,7 +27,7 @@ from engine.schedule.isolation import (
     judge,
 )
 
-RUNS = tuple(FailedRun(error_class="Truncated", build="b1", object="elsewhere") for _ in range(ALONE_RUNS))
+RUNS = tuple(FailedRun(error_class="Truncated", build="b1", object="elsewhere") for _ in range(SINGLE_RUNS_MIN))
 BROKEN = Breakage(build="b1", error_class="Truncated", failed_jobs=9, jobs=10)
 
 
@@ -50,7 +50,7 @@ class World:
             self.attempts += 1
             self.merged |= set(blocks)
             return
-        self.attempts += ALONE_RUNS
+        self.attempts += SINGLE_RUNS_MIN
         run = FailedRun(error_class="Truncated", build="b1", object=self.names(blocks, self.bad))
         verdict = self._judge(blocks, run, is_part)
         if isinstance(verdict, Split):
@@ -66,12 +66,12 @@ class World:
     def _judge(self, blocks: tuple[int, ...], run: FailedRun, is_part: bool) -> object:
         control = frozenset({"b1"}) if self.merged or self.is_control_apart else frozenset()
         keys = tuple(str(block) for block in blocks)
-        return judge(Suspect(keys=keys, runs=(run,) * ALONE_RUNS, is_part=is_part, control_builds=control))
+        return judge(Suspect(keys=keys, runs=(run,) * SINGLE_RUNS_MIN, is_part=is_part, control_builds=control))
 
 
 def bound(count: int, bad_count: int = 1) -> int:
     """Attempts for each bad block: at each of the splits its half fails, and the other half may be merged."""
-    return bad_count * (ALONE_RUNS + 1) * (2 + math.ceil(math.log2(count))) + ALONE_RUNS
+    return bad_count * (SINGLE_RUNS_MIN + 1) * (2 + math.ceil(math.log2(count))) + SINGLE_RUNS_MIN
 
 
 def never(blocks: tuple[int, ...], bad: frozenset[int]) -> str:
@@ -120,7 +120,7 @@ def test_a_block_that_fails_alone_needs_a_control_of_the_same_build() -> None:
     alone = Suspect(keys=("a",), runs=RUNS, control_builds=frozenset({"b2"}))
     assert isinstance(judge(alone), Wait)
     verdict = judge(Suspect(keys=("a",), runs=RUNS, control_builds=frozenset({"b1"})))
-    assert verdict == QuarantineBlock(RUNS[-1], ALONE_RUNS)
+    assert verdict == QuarantineBlock(RUNS[-1], SINGLE_RUNS_MIN)
 
 
 @pytest.mark.parametrize(
@@ -133,12 +133,12 @@ def test_a_block_that_fails_alone_needs_a_control_of_the_same_build() -> None:
 )
 def test_two_runs_count_only_with_one_build_and_one_error(runs: tuple[FailedRun, ...]) -> None:
     verdict = judge(Suspect(keys=("a",), runs=runs, control_builds=frozenset({"b0", "b1"})))
-    assert isinstance(verdict, Wait if len(runs) == 1 else RetryAlone)
+    assert isinstance(verdict, Wait if len(runs) == 1 else RetrySingle)
 
 
 def test_runs_with_different_failures_end_with_an_operator() -> None:
-    runs = tuple(FailedRun(error_class="Truncated", build=f"b{n}") for n in range(LONE_RUNS_MAX))
-    assert isinstance(judge(Suspect(keys=("a",), runs=runs[:-1])), RetryAlone)
+    runs = tuple(FailedRun(error_class="Truncated", build=f"b{n}") for n in range(SINGLE_RUNS_MAX))
+    assert isinstance(judge(Suspect(keys=("a",), runs=runs[:-1])), RetrySingle)
     assert isinstance(judge(Suspect(keys=("a",), runs=runs)), Wait)
 
 

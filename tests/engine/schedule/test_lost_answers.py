@@ -32,7 +32,7 @@ HELD = JobView(
 )
 
 
-def run(*reports: Report, heard: int = 7, held: JobView = HELD, now_ms: int = 50, **options) -> ChangeSet:
+def run(*reports: Report, last_serial: int = 7, held: JobView = HELD, now_ms: int = 50, **options) -> ChangeSet:
     return prepare(
         ScheduleSnapshot(
             now_ms=now_ms,
@@ -41,7 +41,7 @@ def run(*reports: Report, heard: int = 7, held: JobView = HELD, now_ms: int = 50
             limits=ScheduleLimits(**options),
             reports=reports,
             reported={held.name: held} if reports else {},
-            heard=heard,
+            last_serial=last_serial,
             held=(held,),
             assignable=(held,) if options else (),
         )
@@ -52,9 +52,9 @@ def named(token: int | None, status: UpdateStatus = UpdateStatus.IN_PROGRESS) ->
     return Report(update=JobUpdate(job="lost", token="", status=status), token=token)
 
 
-@pytest.mark.parametrize("heard", [7, 8, 1 << 60])
-def test_a_job_of_a_lost_answer_is_returned_without_a_failure(heard: int) -> None:
-    changes = run(heard=heard)
+@pytest.mark.parametrize("last_serial", [7, 8, 1 << 60])
+def test_a_job_of_a_lost_answer_is_returned_without_a_failure(last_serial: int) -> None:
+    changes = run(last_serial=last_serial)
     [returned] = changes.returned
     assert (returned.job, returned.outcome, returned.failures) == (HELD, AttemptOutcome.RELEASED, 2)
     assert returned.reason is not None
@@ -64,7 +64,7 @@ def test_a_job_of_a_lost_answer_is_returned_without_a_failure(heard: int) -> Non
 
 def test_a_request_that_was_sent_before_a_later_answer_came_returns_nothing() -> None:
     """A repeated or belated request, and one of a worker that has just begun: the answer may still arrive."""
-    assert run(heard=6) == run(heard=0) == ChangeSet()
+    assert run(last_serial=6) == run(last_serial=0) == ChangeSet()
 
 
 def test_a_job_named_under_its_token_is_updated_by_its_status() -> None:

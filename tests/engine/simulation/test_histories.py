@@ -16,7 +16,7 @@ from engine.simulation.checks.audit import InvariantBroken
 from engine.simulation.checks.twin_invariants import invariant_28_clock
 from engine.simulation.histories import HistoryName, compare_clocks, run_histories
 from engine.simulation.memory import service, snapshots
-from engine.simulation.scenario import Sabotage, Trouble, random_scenario
+from engine.simulation.scenario import Fault, Sabotage, random_scenario
 from engine.simulation.simulate import simulate
 
 HISTORIES = 200
@@ -45,8 +45,8 @@ def test_every_invariant_holds_in_hundreds_of_histories(part: int) -> None:
 def test_the_histories_contain_what_they_are_meant_to_survive() -> None:
     report = run_histories(HistoryName(seed=seed) for seed in range(80))
     # Failing deletions are drawn object by object; isolation is a control task that runs all the time.
-    planned = set(Trouble) - {Trouble.DELETION_FAILURE, Trouble.ISOLATION}
-    assert set(report.troubles) == planned
+    planned = set(Fault) - {Fault.DELETION_FAILURE, Fault.ISOLATION}
+    assert set(report.faults) == planned
     assert report.stale > 0, "no change set ever met a changed schedule"
     assert report.parked > 0
     assert report.runs > report.histories
@@ -84,7 +84,7 @@ def _first_failure(sabotage: Sabotage) -> tuple[HistoryName, int, str]:
 
 def test_a_failure_is_made_smaller_and_named_by_the_line_that_replays_it() -> None:
     [failure] = run_histories([HistoryName(seed=0, sabotage=Sabotage.DELAY)]).failures
-    assert failure.troubles < random_scenario(0).troubles
+    assert failure.faults < random_scenario(0).faults
     words = shlex.split(failure.name.command_line())
     assert words[:6] == ["manage.py", "simulate", "--seed", "0", "--profile", "faults"]
     assert words[6:8] == ["--sabotage", "delay"]
@@ -97,7 +97,7 @@ def test_the_same_seed_is_the_same_history() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_polling_twice_as_often_ends_with_the_same_data_live(seed: int) -> None:
-    scenario = replace(random_scenario(seed), troubles=frozenset())
+    scenario = replace(random_scenario(seed), faults=frozenset())
     fast = replace(scenario, fleet=replace(scenario.fleet, poll_s=scenario.fleet.poll_s / 2))
     slowly, quickly = simulate(scenario, seed), simulate(fast, seed)
     assert slowly.tally.segments > 0
@@ -108,7 +108,7 @@ def test_polling_twice_as_often_ends_with_the_same_data_live(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_one_worker_of_eight_slots_ends_like_eight_of_one(seed: int) -> None:
-    scenario = replace(random_scenario(seed), troubles=frozenset())
+    scenario = replace(random_scenario(seed), faults=frozenset())
     one = replace(scenario, fleet=replace(scenario.fleet, workers=1, slots=8))
     many = replace(scenario, fleet=replace(scenario.fleet, workers=8, slots=1))
     ends = [simulate(fleet, seed) for fleet in (one, many)]

@@ -73,7 +73,9 @@ def _silent_replacement(schedule: MemorySchedule, job: MemoryJob) -> None:
 
 
 def _old_token(fact: PollFact) -> None:
-    fact.request = replace(fact.request, told=tuple(replace(told, token=told.token - 1) for told in fact.request.told))
+    fact.request = replace(
+        fact.request, reports=tuple(replace(told, token=told.token - 1) for told in fact.request.reports)
+    )
 
 
 def _other_worker(fact: PollFact) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.simulation.environment.worker import Worker
-from engine.simulation.scenario import Fleet, Scenario, Trouble, Workload
+from engine.simulation.scenario import Fault, Fleet, Scenario, Workload
 from engine.simulation.simulate import Simulation
 
 SCENARIO = Scenario(
@@ -14,7 +14,7 @@ SCENARIO = Scenario(
     duration_s=150.0,
     drains=False,
     keeps_history=False,
-    troubles=frozenset({Trouble.LOST_RESPONSE}),
+    faults=frozenset({Fault.LOST_RESPONSE}),
     trouble_rate=0.2,
 )
 
@@ -31,7 +31,7 @@ def charges(seed: int) -> tuple[int, int]:
         observe(fact)
 
     simulation.world.service.observe = count
-    return simulation.run().tally.troubles[Trouble.LOST_RESPONSE], charged
+    return simulation.run().tally.faults[Fault.LOST_RESPONSE], charged
 
 
 def test_lost_answers_count_no_failures(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,4 +39,4 @@ def test_lost_answers_count_no_failures(monkeypatch: pytest.MonkeyPatch) -> None
     assert lost > 20
     assert charged == 0
     monkeypatch.setattr(Worker, "lose", lambda worker: None)
-    assert charges(1)[1] > 0, "workers that do not say what they heard pay for it"
+    assert charges(1)[1] > 0, "workers that do not say what they last_serial pay for it"

@@ -122,7 +122,7 @@ def test_in_a_schedule_full_of_faulty_jobs_new_jobs_replace_them() -> None:
         for job in [job for job in schedule.jobs.values() if job.state is JobState.LEASED]:
             run = Run.start(job)
             run.give_back(FAILED)
-            poll(schedule, run.told, capacity=0)
+            poll(schedule, run.report, capacity=0)
         poll(schedule, capacity=2)
     assert schedule.parked_count == 3
     assert all(job.parked_reason for job in schedule.jobs.values())
@@ -133,7 +133,7 @@ def test_a_requeued_job_runs_again_with_its_failures_forgotten() -> None:
     for _ in range(2):
         run = Run.start(schedule.jobs[run.job])
         run.give_back(FAILED)
-        poll(schedule, run.told, capacity=0)
+        poll(schedule, run.report, capacity=0)
         poll(schedule, capacity=1)
     job = schedule.jobs[run.job]
     assert job.state is JobState.PARKED
@@ -174,8 +174,8 @@ def test_the_order_of_equal_arrivals_changes_no_plan(seed: int) -> None:
     assert len(plans[0]) == 6
 
 
-def test_remnants_of_two_shards_become_one_job_in_the_shard_of_the_newer() -> None:
-    schedule = memory_schedule(replace(POLICY, remnant_bytes=1 << 20))
+def test_partial_batches_of_two_shards_become_one_job_in_the_shard_of_the_newer() -> None:
+    schedule = memory_schedule(replace(POLICY, partial_batch_bytes=1 << 20))
     for shard in (1, 2):
         schedule.add_blocks(
             [replace(block, created_at_ms=START_MS + shard) for block in segments(2, first=10 * shard, shard=shard)]

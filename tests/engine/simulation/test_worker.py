@@ -11,8 +11,10 @@ from engine.simulation.simulate import Simulation
 
 
 def _said_anew(worker: Worker) -> PollRequest:
-    told = tuple(run.told for run in worker.runs.values())
-    return PollRequest(worker.name, worker.slots - worker.running, told, worker.heard if worker.unsure_polls else 0)
+    told = tuple(run.report for run in worker.runs.values())
+    return PollRequest(
+        worker.name, worker.slots - worker.running, told, worker.last_serial if worker.unsure_polls else 0
+    )
 
 
 @pytest.mark.parametrize("seed", [2, 3, 5, 6, 7, 9, 10, 11])

@@ -69,8 +69,8 @@ def success(job: MemoryJob) -> WorkerReport:
     """Return the report of a finished merge."""
     run = Run.start(job)
     run.succeed(merge(run.job, run.sources, run.token))
-    return run.told
+    return run.report
 
 
 def running(job: MemoryJob) -> WorkerReport:
-    return Run.start(job).told
+    return Run.start(job).report

@@ -51,7 +51,7 @@ def test_a_store_that_breaks_a_guarantee_fails_that_check_only(
 
 
 def test_a_store_that_errs_is_reported_with_its_error(tmp_path: Path) -> None:
-    store: ObjectStore = FailingStore(open_store(str(tmp_path)), Fault("open_writer", is_lasting=True))
+    store: ObjectStore = FailingStore(open_store(str(tmp_path)), Fault("open_writer", is_durable=True))
     faults = [result.fault for result in check_store(store).results if result.fault]
     assert len(faults) == 2
     assert all("failed on demand" in fault for fault in faults)

@@ -61,8 +61,8 @@ def test_a_permanent_error_is_not_repeated() -> None:
 @given(fraction=st.floats(0, 1), attempts=st.integers(1, 8))
 def test_pauses_are_drawn_between_zero_and_the_bound(fraction: float, attempts: int) -> None:
     pauses: list[float] = []
-    patience = retrying(pauses, fraction=fraction, attempts=attempts)
+    skips_max = retrying(pauses, fraction=fraction, attempts=attempts)
     with pytest.raises(OSError):
-        patience.run(Flaky(99, OSError("down")), lambda error: True)
-    assert pauses == [fraction * patience.pause_bound(number) for number in range(attempts - 1)]
+        skips_max.run(Flaky(99, OSError("down")), lambda error: True)
+    assert pauses == [fraction * skips_max.pause_bound(number) for number in range(attempts - 1)]
     assert all(pause <= 3.0 for pause in pauses)

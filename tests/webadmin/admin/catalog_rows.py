@@ -81,7 +81,7 @@ def make_compaction(branch: Branch, state: str = "published", **columns: Any) ->
     told = {
         "cause": "tombstones 1500 of 1000, sealed_tokens 5 of 4",
         "build_id": 0,
-        "basis": {"head": HEAD, "snapshot": None, "sealed": ["1", "2"]},
+        "base_version": {"head": HEAD, "snapshot": None, "sealed": ["1", "2"]},
         "begun_ms": now_ms - 120_000,
         "finished_ms": None if state == CompactionState.OPEN else now_ms - 60_000,
         "token_count": 2,

@@ -120,7 +120,9 @@ def _rules() -> None:
     )
     Pause.objects.create(scope_kind="level", scope_value="3", mode="pause", since_ms=at_ms - 60_000, **order)
     everybody = LevelPolicy.objects.filter(tenant="", level=1).values().get()
-    LevelPolicy.objects.create(**everybody | {"id": None, "tenant": "acme", "blocks_max": 4, "remnant_bytes": 1 << 24})
+    LevelPolicy.objects.create(
+        **everybody | {"id": None, "tenant": "acme", "blocks_max": 4, "partial_batch_bytes": 1 << 24}
+    )
 
 
 def _letters() -> None:

@@ -25,13 +25,13 @@ def page(operator: Client, row: Any) -> str:
     return words(operator.get(reverse(name, args=[row.pk])).content.decode())
 
 
-def everybodys(level: int) -> LevelPolicy:
+def of_all_tenants(level: int) -> LevelPolicy:
     return LevelPolicy.objects.get(level=level, tenant="")
 
 
 def test_a_change_of_a_policy_is_previewed_with_what_polls_would_plan(operator: Client, service: Service) -> None:
     service.add_segments(12)
-    policy = everybodys(0)
+    policy = of_all_tenants(0)
     preview = give(operator, LevelPolicy, "change", policy.pk, step="preview", blocks_max="4")
     assert "Blocks at most 20 4" in preview
     assert "12 blocks in 1 queue wait under this policy." in preview
@@ -46,7 +46,7 @@ def test_a_change_of_a_policy_is_previewed_with_what_polls_would_plan(operator: 
 
 
 def test_the_form_of_a_change_shows_the_numbers_that_hold(operator: Client, service: Service) -> None:
-    policy = everybodys(1)
+    policy = of_all_tenants(1)
     address = reverse("admin:profiles_levelpolicy_action", args=["change"])
     form = operator.get(address, {"ids": policy.pk}).context["form"]
     assert form["blocks_max"].value() == policy.blocks_max
@@ -56,14 +56,16 @@ def test_the_form_of_a_change_shows_the_numbers_that_hold(operator: Client, serv
 def test_a_tenant_gets_a_policy_of_its_own_and_gives_it_back(operator: Client, service: Service) -> None:
     assert "1 changed" in give(operator, LevelPolicy, "set", blocks_max="7", **OWN)
     own = LevelPolicy.objects.get(tenant="acme", level=1)
-    assert (own.blocks_max, own.age_seconds) == (7, everybodys(1).age_seconds)
+    assert (own.blocks_max, own.age_seconds) == (7, of_all_tenants(1).age_seconds)
     listing = words(operator.get(reverse("admin:profiles_levelpolicy_changelist") + "?whose=own").content.decode())
     assert "acme 7" in listing
     preview = give(operator, LevelPolicy, "take-back", own.pk, step="preview")
     assert "Blocks at most 7 as everybody&#x27;s" in preview
     assert "1 changed" in give(operator, LevelPolicy, "take-back", own.pk)
     assert not LevelPolicy.objects.filter(tenant="acme").exists()
-    assert "everybody&#x27;s policy cannot be taken back" in give(operator, LevelPolicy, "take-back", everybodys(1).pk)
+    assert "everybody&#x27;s policy cannot be taken back" in give(
+        operator, LevelPolicy, "take-back", of_all_tenants(1).pk
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,7 +91,7 @@ def test_a_queue_is_explained_by_the_policy_of_its_tenant(operator: Client, serv
     give(operator, LevelPolicy, "set", blocks_max="7", **OWN)
     for tenant in ("acme", "umbrella", "a"):
         LevelQueue.objects.create(lane="profiles", tenant=tenant, shard=1, level=1)
-    everybody = everybodys(1).blocks_max
+    everybody = of_all_tenants(1).blocks_max
     found = {row.tenant: row.blocks_max for row in queues_for_list(command_now_ms()).filter(level=1)}
     assert found == {"acme": 7, "umbrella": everybody, "a": everybody}
 

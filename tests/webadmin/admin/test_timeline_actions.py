@@ -13,7 +13,7 @@ from engine.lanes.tables.plan import forecast as foreseeing
 from tests.webadmin.admin.test_admin_actions import address, give
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.admin.timeline_rows import DAY_MS, MB, fill_timeline, make_chunk, make_table
-from webadmin.adminkit.setting_words import read_size, write_size
+from webadmin.adminkit.setting_labels import read_size, write_size
 from webadmin.base.access.models import AuditEntry
 from webadmin.lanes.tables import plan_preview
 from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOrder, DataSource, Policy, Segment
@@ -39,7 +39,7 @@ def fragmented(days: int = 10, files: int = 24) -> DataSource:
                 partition=number,
                 size_bytes=5 * MB,
                 row_count=1_000,
-                came_in=1,
+                added_sequence=1,
                 created_at_ms=1,
             )
             for number in range(files)

@@ -22,7 +22,7 @@ DAY_MS = 24 * HOUR_MS
 MB = 1_000_000
 DAYS = 60
 VERSION = "2026-11-01T00:00:00.000Z"
-LOOKED = {"fragmentation": 0.734, "oversize": 0.0, "alignment": 0.0, "recency": 0.5}
+ANALYSIS = {"fragmentation": 0.734, "oversize": 0.0, "alignment": 0.0, "recency": 0.5}
 
 
 def make_table(name: str = "orders", tenant: str = "acme", **columns: Any) -> DataSource:
@@ -35,14 +35,14 @@ def make_table(name: str = "orders", tenant: str = "acme", **columns: Any) -> Da
 
 
 def make_chunk(source: DataSource, start_ms: int, state: str = "stable", **columns: Any) -> Chunk:
-    """A chunk of a day that was looked at."""
+    """A chunk of a day that was analysed."""
     numbers = {
         "segment_count": 2,
         "byte_count": 480 * MB,
         "largest_bytes": 260 * MB,
         "reason": f"because it is {state}",
     }
-    told = {"is_dirty": False, "looked_at_ms": dialect.clock_ms(), "version": VERSION, "analyses": 2, "changes": 1}
+    told = {"is_dirty": False, "analysed_at_ms": dialect.clock_ms(), "version": VERSION, "analyses": 2, "changes": 1}
     columns = {"end_ms": start_ms + DAY_MS, "state": state} | numbers | told | columns
     return Chunk.objects.create(source=source, start_ms=start_ms, **columns)
 
@@ -63,7 +63,7 @@ def make_chunks(source: DataSource, first_ms: int, count: int) -> None:
                 byte_count=place % 30 * MB,
                 largest_bytes=place % 600 * MB,
                 reason="24 segments of 114 MiB could be 1",
-                looked=LOOKED,
+                analysis=ANALYSIS,
             )
             for place in range(count)
         ],
@@ -89,7 +89,7 @@ def fill_timeline() -> DataSource:
     first_ms = today_ms - (DAYS - 1) * DAY_MS
     make_table("empty", "other")
     make_table("broken", refusal="two versions overlap: corrupt", is_paused=True, sequence=3, publish_error="no answer")
-    source = make_table(sequence=12, published=10, partition_columns=["region"], looked_at_ms=now_ms)
+    source = make_table(sequence=12, published=10, partition_columns=["region"], analysed_at_ms=now_ms)
     Policy.objects.filter(source=source).update(bytes_per_day=2_000 * MB, sort_columns=["customer", "ts"])
     coming = Registration.objects.create(
         source=source,
@@ -125,7 +125,13 @@ def fill_timeline() -> DataSource:
 
 
 def _chunks(source: DataSource, first_ms: int) -> list[Chunk]:
-    many = {"segment_count": 24, "byte_count": 120 * MB, "largest_bytes": 5 * MB, "priority": 442_000, "looked": LOOKED}
+    many = {
+        "segment_count": 24,
+        "byte_count": 120 * MB,
+        "largest_bytes": 5 * MB,
+        "priority": 442_000,
+        "analysis": ANALYSIS,
+    }
     kinds: list[dict[str, Any]] = [{"state": "stable"}] * DAYS
     kinds[0:5] = [{"state": "skipped", "reason": "it is excluded: audited"}] * 5
     kinds[8] = {"state": "empty", "segment_count": 0, "byte_count": 0, "largest_bytes": 0}
@@ -204,7 +210,7 @@ def _files(source: DataSource, chunks: list[Chunk], coming: Registration, now_ms
             last_ms=chunks[place].end_ms - 1,
             facts={"row_groups": 1},
             registration=coming,
-            came_in=12,
+            added_sequence=12,
             created_at_ms=now_ms,
             reason="footer that lies" if state == SegmentState.QUARANTINED else "",
         )

@@ -47,7 +47,7 @@ def test_a_database_that_does_not_answer_is_named_as_the_trouble(tmp_path: Path)
 def welcome(home: Path, login: Login) -> str:
     stream = io.StringIO()
     stack = StackSettings(home=home, web_port=8000, object_store_url="file:///objects", worker_credential="lw_x")
-    Command()._welcome(ProcessLog(stream, [], coloured=False), stack, login)
+    Command()._print_addresses(ProcessLog(stream, [], coloured=False), stack, login)
     return stream.getvalue()
 
 

@@ -19,7 +19,7 @@ from webadmin.schedule.models import Job
 
 APPS = ("access", "profiles", "schedule", "progress", "tables")
 SEEN = {"last_used_at", "last_poll_at"}
-"""Columns that say when somebody was heard of last."""
+"""Columns that say of the time a process was last seen."""
 
 
 def every_row() -> dict[str, list[dict[str, Any]]]:

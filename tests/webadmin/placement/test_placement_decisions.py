@@ -21,7 +21,7 @@ from webadmin.base.access.services import issue_worker_credential
 from webadmin.base.actions.action import ActionContext
 from webadmin.placement.models import Instance, PlacementChange, PlacementLimit, PlacementOverride
 from webadmin.placement.services.decide_placement import change_limits, change_override
-from webadmin.placement.services.foresee_placement import FleetChange, what_if
+from webadmin.placement.services.forecast_placement import FleetChange, what_if
 from webadmin.placement.services.instances import Registration, current_ring, register_instance
 
 ORDER = ActionContext(actor="operator", why="they grow")
@@ -142,15 +142,15 @@ def test_a_pin_to_shards_that_the_ring_does_not_have_is_refused(fleet: Placement
 def test_a_pin_moves_its_dataset_and_no_other(fleet: Placement) -> None:
     shards = current_ring().shards
     decision = change_override(tenant="acme", dataset="d1", values={"shards": [shards, shards - 1]}, order=DRY)
-    assert decision.foresight is not None
-    assert {one["dataset"] for one in decision.foresight.movers} <= {"d1"}
-    assert decision.foresight.moved_shards <= 0.27
+    assert decision.movement is not None
+    assert {one["dataset"] for one in decision.movement.movers} <= {"d1"}
+    assert decision.movement.moved_shards <= 0.27
     assert not PlacementOverride.objects.exists(), "a dry run changes nothing"
 
 
 def test_a_dry_run_without_a_ring_shows_the_decision_and_no_moves(db: None) -> None:
     decision = change_limits(tenant="acme", values={"tenant_shards": 2}, order=DRY)
-    assert decision.foresight is None
+    assert decision.movement is None
     assert decision.after == {"tenant_shards": 2}
 
 
@@ -214,12 +214,12 @@ def test_the_fleet_over_http(fleet: Placement, api) -> None:
     )
     status, seen = api("drain", {"instances": ["writer-01"], "why": "w", "dry_run": True})
     assert status == 200
-    assert seen["foresight"]["notes"] == []
+    assert seen["movement"]["notes"] == []
     assert api("drain", {"instances": ["writer-01"], "why": "w"})[1]["changed"]
     assert not api("drain", {"instances": ["writer-01"], "why": "w"})[1]["changed"]
     assert len(current_ring().instances) == 9
     status, seen = api("ring-size", {"shards": 400, "why": "w", "dry_run": True})
-    assert (status, seen["foresight"]["shards_after"]) == (200, 400)
+    assert (status, seen["movement"]["shards_after"]) == (200, 400)
     assert api("ring-size", {"shards": 400, "why": "w"})[1]["changed"]
     assert api("what-if", {"add": ["a", "b"], "remove": ["writer-02"]})[0] == 200
 
@@ -253,7 +253,7 @@ def test_the_command_shows_changes_and_answers_what_if(fleet: Placement, tmp_pat
     [seen] = command("what-if", "--remove", "writer-05")
     assert seen["moved_to_other_instances"] == seen["unavoidable"]
     [limit] = command("limits", "--tenant", "acme", "--unit-bytes", "1024", "--dry-run")
-    assert limit["foresight"]["datasets"], "units of a 128th need more shards"
+    assert limit["movement"]["datasets"], "units of a 128th need more shards"
     with pytest.raises(CommandError, match="take-back"):
         command("limits", "--tenant", "acme")
     with pytest.raises(CommandError, match="nobody"):

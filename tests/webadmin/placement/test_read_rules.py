@@ -37,7 +37,7 @@ def outage(monkeypatch: pytest.MonkeyPatch):
 def test_the_databases_rules_are_read(placement: Placement) -> None:
     placement.write("acme", "web", UNIT)
     placement.round()
-    assert read_rules(FailingStore(placement.store, Fault("get", is_lasting=True))) == placement.rules()
+    assert read_rules(FailingStore(placement.store, Fault("get", is_durable=True))) == placement.rules()
 
 
 def test_nothing_new_is_the_same_object(placement: Placement) -> None:
@@ -58,7 +58,7 @@ def test_while_both_are_away_the_last_rules_stay(placement: Placement, outage) -
     placement.round()
     rules = read_rules(placement.store)
     outage()
-    assert read_rules(FailingStore(placement.store, Fault("get", is_lasting=True)), last=rules) is rules
+    assert read_rules(FailingStore(placement.store, Fault("get", is_durable=True)), last=rules) is rules
 
 
 @pytest.mark.row("L17")

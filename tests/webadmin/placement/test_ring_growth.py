@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.webadmin.service import Service
-from webadmin.placement.services.foresee_placement import FleetChange, what_if
+from webadmin.placement.services.forecast_placement import FleetChange, what_if
 from webadmin.placement.services.instances import Registration, current_ring, register_instance, size_ring
 
 

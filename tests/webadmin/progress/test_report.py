@@ -72,7 +72,7 @@ def test_parked_blocks_are_counted_by_kind(service: Service) -> None:
     [spec] = worker.take()
     from webadmin.base.actions.action import ActionContext
     from webadmin.schedule.register import JobFilter
-    from webadmin.schedule.services.set_aside_jobs import cancel
+    from webadmin.schedule.services.cancel_jobs import cancel
 
     assert cancel(JobFilter(names=(spec.job,)), order=ActionContext(actor="op")).changed
     count_log()

@@ -17,12 +17,12 @@ from webadmin.lanes.profiles.models import Block
 from webadmin.query import questions
 from webadmin.query.questions import (
     Answer,
-    ask_label_names,
-    ask_label_values,
-    ask_points,
-    ask_profile_types,
-    ask_series,
-    ask_stacks,
+    query_label_names,
+    query_label_values,
+    query_points,
+    query_profile_types,
+    query_series,
+    query_stacks,
 )
 
 CPU = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
@@ -34,7 +34,7 @@ def always(selector: str = "{}") -> Question:
 
 
 def stacks(question: Question, tenants: tuple[str, ...] = TENANT) -> Answer[Folded]:
-    return ask_stacks(tenants, question, Folded)
+    return query_stacks(tenants, question, Folded)
 
 
 def complete(answer: Answer[Folded]) -> Stacks:
@@ -69,36 +69,36 @@ def test_selectors_and_ranges_choose_services_hosts_and_times(stored: Stored) ->
 
 def test_a_range_long_past_or_before_all_time_is_empty(stored: Stored) -> None:
     stored.write(1)
-    assert complete(ask_stacks(TENANT, Question(start_ms=-9, end_ms=-1), Folded)) == {}
-    assert complete(ask_stacks(TENANT, Question(start_ms=-9, end_ms=1), Folded)) == {}
+    assert complete(query_stacks(TENANT, Question(start_ms=-9, end_ms=-1), Folded)) == {}
+    assert complete(query_stacks(TENANT, Question(start_ms=-9, end_ms=1), Folded)) == {}
     with pytest.raises(InvalidQuestion):
-        ask_stacks(TENANT, Question(start_ms=2, end_ms=1), Folded)
+        query_stacks(TENANT, Question(start_ms=2, end_ms=1), Folded)
 
 
 def test_labels_and_types_and_points_come_through_the_index(stored: Stored) -> None:
     stored.write(4)
-    assert ask_profile_types(TENANT, always()).result == [CPU]
-    assert ask_label_values(TENANT, always(), "host").result == ["host-0", "host-1", "host-2"]
-    assert {"service_name", "host", "__profile_type__"} <= set(ask_label_names(TENANT, always()).result)
-    assert ask_series(TENANT, always(), ["service_name"]).result == [(("service_name", name),) for name in SERVICES]
+    assert query_profile_types(TENANT, always()).result == [CPU]
+    assert query_label_values(TENANT, always(), "host").result == ["host-0", "host-1", "host-2"]
+    assert {"service_name", "host", "__profile_type__"} <= set(query_label_names(TENANT, always()).result)
+    assert query_series(TENANT, always(), ["service_name"]).result == [(("service_name", name),) for name in SERVICES]
     grid = Grid(start_ms=stored.first_ms, end_ms=stored.last_ms, step_ms=1000, group_by=("service_name",))
-    answer = ask_points(TENANT, always(), grid)
+    answer = query_points(TENANT, always(), grid)
     assert sum(point.value for each in answer.result for point in each.points) <= sum(
         complete(stacks(always())).values()
     )
     assert [len(each.points) for each in answer.result] == [2, 2]
     with pytest.raises(QueryTooLarge):
-        ask_points(TENANT, always(), grid, limits=QueryLimits(points=1))
+        query_points(TENANT, always(), grid, limits=QueryLimits(points=1))
 
 
 def test_a_merge_changes_no_answer(stored: Stored) -> None:
     stored.write(24)
     before = stacks(always())
-    labels = ask_series(TENANT, always()).result
+    labels = query_series(TENANT, always()).result
     assert stored.compact() > 0
     after = stacks(always())
     assert complete(after) == complete(before)
-    assert ask_series(TENANT, always()).result == labels
+    assert query_series(TENANT, always()).result == labels
     assert after.report.cost.objects_opened < before.report.cost.objects_opened
     check_invariants()
 
@@ -118,7 +118,7 @@ def test_a_merge_while_an_answer_reads_is_not_noticed(stored: Stored, number: in
             assert stored.delete_replaced() > 0
 
     questions.query_engine().cache._entries.clear()
-    found = ask_stacks(TENANT, always(), lambda: Interrupted(happen, number))
+    found = query_stacks(TENANT, always(), lambda: Interrupted(happen, number))
     assert happened
     assert happened[0] > 0
     assert complete(found) == expected
@@ -166,9 +166,9 @@ def test_deleted_data_is_not_shown_whatever_the_objects_hold(stored: Stored) -> 
     by_host = {n: complete(stacks(always(f'{{host="host-{n}"}}'))) for n in range(3)}
     delete(tenant="quarry", selector='{host="host-1"}')
     assert complete(stacks(always())) == by_host[0] + by_host[2]
-    assert ask_label_values(TENANT, always(), "host").result == ["host-0", "host-2"]
+    assert query_label_values(TENANT, always(), "host").result == ["host-0", "host-2"]
     delete(tenant="quarry", service="search")
-    assert ask_label_values(TENANT, always(), "service_name").result == ["checkout"]
+    assert query_label_values(TENANT, always(), "service_name").result == ["checkout"]
     middle = stored.first_ms + 1000
     expected = complete(stacks(Question(start_ms=middle, end_ms=1 << 43, matchers=always().matchers)))
     delete(tenant="quarry", until_ms=middle)
@@ -186,6 +186,6 @@ def test_datasets_of_old_writers_are_found_by_the_name_of_their_service(stored: 
     put_segment(stored.store, data, meta)
     stored.service.add(bare)
     assert Block.objects.count() == 1
-    assert ask_label_values(TENANT, always('{service_name="search"}'), "service_name").result == ["search"]
-    assert ask_label_values(TENANT, always('{service_name!="search"}'), "service_name").result == ["checkout"]
-    assert ask_label_values(TENANT, always('{service_name=~"nothing"}'), "service_name").result == []
+    assert query_label_values(TENANT, always('{service_name="search"}'), "service_name").result == ["search"]
+    assert query_label_values(TENANT, always('{service_name!="search"}'), "service_name").result == ["checkout"]
+    assert query_label_values(TENANT, always('{service_name=~"nothing"}'), "service_name").result == []

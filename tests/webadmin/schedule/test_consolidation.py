@@ -1,4 +1,4 @@
-"""Remnants of several shards through the whole service: one job, one swap, nothing of anybody else touched."""
+"""Partial batches of several shards through the whole service: one job, one swap, nothing of anybody else touched."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from webadmin.progress.log_counts import count_commands
 from webadmin.schedule.models import Command, Job
 from webadmin.schedule.polls.dry_run import dry_poll
 from webadmin.schedule.register import JobFilter
-from webadmin.schedule.services.give_blocks_back import give_blocks_back
-from webadmin.schedule.services.set_aside_jobs import cancel
+from webadmin.schedule.services.cancel_jobs import cancel
+from webadmin.schedule.services.return_job_blocks import return_job_blocks
 
 ORDER = ActionContext(actor="user:jo", why="test")
 MIB = 1 << 20
-ON = {"remnant_bytes": 4 * MIB, "remnant_age_seconds": 5, "age_seconds": 20}
+ON = {"partial_batch_bytes": 4 * MIB, "partial_batch_age_seconds": 5, "age_seconds": 20}
 
 
 def consolidate(level: int = 1, tenant: str = "", **numbers: int) -> None:
     change_level_policy(lane="profiles", level=level, tenant=tenant, values=ON | numbers, order=ORDER)
 
 
-def leave_remnants(service: Service, tenant: str, shards: range) -> None:
+def leave_partial_batches(service: Service, tenant: str, shards: range) -> None:
     """Let a tenant have one or two blocks in each of these shards."""
     for shard in shards:
         add_level_one(service, tenant, 1 + shard % 2, shard=shard, tag=shard)
@@ -60,10 +60,10 @@ def wait(service: Service, seconds: int) -> None:
         add_level_one(service, "ticks", 1, shard=99, tag=service.clock.now_ms // 1000 % 1000)
 
 
-def test_one_job_takes_the_remnants_of_all_shards_and_swaps_them_at_once(service: Service) -> None:
+def test_one_job_takes_the_partial_batches_of_all_shards_and_swaps_them_at_once(service: Service) -> None:
     consolidate(tenant="acme")
-    leave_remnants(service, "acme", range(1, 6))
-    leave_remnants(service, "beta", range(1, 3))
+    leave_partial_batches(service, "acme", range(1, 6))
+    leave_partial_batches(service, "beta", range(1, 3))
     worker = service.worker()
     assert worker.take(8) == []
     wait(service, 30)
@@ -94,7 +94,7 @@ def test_one_job_takes_the_remnants_of_all_shards_and_swaps_them_at_once(service
 
 def test_consolidation_is_off_unless_a_policy_enables_it(service: Service) -> None:
     LevelPolicy.objects.update(age_seconds=20)
-    leave_remnants(service, "acme", range(1, 4))
+    leave_partial_batches(service, "acme", range(1, 4))
     wait(service, 30)
     specs = [spec for spec in service.worker().take(8) if spec.tenant == "acme"]
     assert sorted((spec.shard, len(spec.sources)) for spec in specs) == [(1, 2), (2, 1), (3, 2)]
@@ -103,11 +103,11 @@ def test_consolidation_is_off_unless_a_policy_enables_it(service: Service) -> No
 
 def test_consolidation_costs_two_queries_per_tenant_and_none_where_it_is_off(service: Service) -> None:
     LevelPolicy.objects.update(age_seconds=20)
-    leave_remnants(service, "acme", range(1, 9))
+    leave_partial_batches(service, "acme", range(1, 9))
     wait(service, 30)
     counts = []
     for is_on in (False, True):
-        LevelPolicy.objects.update(remnant_bytes=4 * MIB * is_on)
+        LevelPolicy.objects.update(partial_batch_bytes=4 * MIB * is_on)
         dry_poll(capacity=4)
         with CaptureQueriesContext(
             connection,
@@ -119,13 +119,13 @@ def test_consolidation_costs_two_queries_per_tenant_and_none_where_it_is_off(ser
 
 def test_blocks_that_are_given_back_return_to_their_own_shards(service: Service) -> None:
     consolidate(tenant="acme")
-    leave_remnants(service, "acme", range(1, 4))
+    leave_partial_batches(service, "acme", range(1, 4))
     before = sorted(LevelQueue.objects.filter(tenant="acme").values_list("shard", "block_count", "byte_count"))
     wait(service, 30)
     worker = service.worker()
     [name] = [spec.job for spec in worker.take(8) if spec.tenant == "acme"]
     cancel(JobFilter(names=(name,)), order=ORDER)
-    give_blocks_back(JobFilter(names=(name,)), order=ORDER)
+    return_job_blocks(JobFilter(names=(name,)), order=ORDER)
     assert sorted(LevelQueue.objects.filter(tenant="acme").values_list("shard", "block_count", "byte_count")) == before
     check_invariants()
     assert_equal_to_tables(replayed(log()))
@@ -133,7 +133,7 @@ def test_blocks_that_are_given_back_return_to_their_own_shards(service: Service)
 
 def test_a_consolidation_that_fails_is_tried_again_with_the_same_shards(service: Service) -> None:
     consolidate(tenant="acme")
-    leave_remnants(service, "acme", range(1, 4))
+    leave_partial_batches(service, "acme", range(1, 4))
     wait(service, 30)
     worker = service.worker()
     [first] = [spec for spec in worker.take(8) if spec.tenant == "acme"]
@@ -146,7 +146,7 @@ def test_a_consolidation_that_fails_is_tried_again_with_the_same_shards(service:
 
 def test_a_tenant_at_its_cap_is_not_consolidated_either(service: Service) -> None:
     consolidate(tenant="acme", blocks_max=3)
-    leave_remnants(service, "acme", range(1, 7))
+    leave_partial_batches(service, "acme", range(1, 7))
     limit(LimitName.RUNNING_MAX, ScopeKind.TENANT, "acme", 1)
     wait(service, 30)
     worker = service.worker()
@@ -158,7 +158,7 @@ def test_a_tenant_at_its_cap_is_not_consolidated_either(service: Service) -> Non
 
 def test_two_plans_of_the_same_moment_are_the_same(service: Service) -> None:
     consolidate(tenant="acme", blocks_max=4)
-    leave_remnants(service, "acme", range(1, 9))
+    leave_partial_batches(service, "acme", range(1, 9))
     wait(service, 30)
     before = service.dump()
     plans = [dry_poll(capacity=8).to_json()["created"] for _ in range(2)]
@@ -172,9 +172,9 @@ def test_two_plans_of_the_same_moment_are_the_same(service: Service) -> None:
 
 
 @pytest.mark.parametrize("capacity", [1, 3])
-def test_all_remnants_are_merged_in_the_end_with_every_block_in_one_job(service: Service, capacity: int) -> None:
+def test_all_partial_batches_are_merged_in_the_end_with_every_block_in_one_job(service: Service, capacity: int) -> None:
     consolidate(tenant="acme", blocks_max=4)
-    leave_remnants(service, "acme", range(1, 10))
+    leave_partial_batches(service, "acme", range(1, 10))
     total = Block.objects.filter(tenant__name="acme").count()
     wait(service, 30)
     worker = service.worker()
@@ -194,7 +194,7 @@ def live_samples(store: ObjectStore):
     return samples_in(store, [(row.object_key, BlockReader.open(store, row.object_key).meta) for row in rows])
 
 
-def write_remnants(service: Service, store: ObjectStore) -> None:
+def write_partial_batches(service: Service, store: ObjectStore) -> None:
     """Let acme have a real block of level 1 in three shards, of two services and several series."""
     for number, shard in enumerate((3, 7, 9)):
         block_id = ulid(service.clock.now_ms, number)
@@ -211,7 +211,7 @@ def test_a_real_merge_of_three_shards_leaves_every_sample_once(service: Service,
     store = open_store(str(tmp_path / "store"))
     consolidate(tenant="acme")
     LevelPolicy.objects.update(result_bytes_max=cap)
-    write_remnants(service, store)
+    write_partial_batches(service, store)
     before = live_samples(store)
     worker = service.worker()
     while not (specs := worker.take(4)):

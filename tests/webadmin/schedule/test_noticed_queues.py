@@ -10,7 +10,7 @@ from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.planning.level_policies import LevelPolicies
 from webadmin.lanes.profiles.planning.level_queues import QueueChanges, settle_queues
-from webadmin.lanes.profiles.planning.noticed_queues import settle_awake
+from webadmin.lanes.profiles.planning.ready_marks import mark_active_tenants
 from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.fairness_models import TenantShare
@@ -31,8 +31,8 @@ def test_what_comes_into_a_queue_that_another_poll_has_emptied_is_planned(servic
     queue = LevelQueue.objects.get(level=0)
     with transaction.atomic():
         settle_queues(QueueChanges(), LevelPolicies(), served_at_ms=read_time().now_ms, noticed=[queue.id])
-        settle_awake([SEGMENTS])
-    assert not LevelQueue.objects.filter(block_count=0, is_noticed=True).exists()
+        mark_active_tenants([SEGMENTS])
+    assert not LevelQueue.objects.filter(block_count=0, is_marked_ready=True).exists()
     service.add_segments(20)
     assert len(worker.take()) == 1
     check_invariants()
@@ -42,13 +42,13 @@ def test_what_comes_into_a_queue_whose_blocks_were_removed_is_planned(service: S
     service.add_segments(40)
     worker.take()
     queue = LevelQueue.objects.get(level=0)
-    assert (queue.block_count, queue.is_noticed) == (20, True)
+    assert (queue.block_count, queue.is_marked_ready) == (20, True)
     changes = QueueChanges()
     changes.add(queue.id, -20, -queue.byte_count)
     with transaction.atomic():
         Block.objects.filter(queue=queue).update(state=BlockState.DROPPED, queue=None, removed_command_index=1)
         settle_queues(changes, LevelPolicies())
-        settle_awake([SEGMENTS])
+        mark_active_tenants([SEGMENTS])
     assert not TenantShare.objects.get(lane="profiles", tenant="").is_awake
     service.add_segments(20)
     assert len(worker.take()) == 1

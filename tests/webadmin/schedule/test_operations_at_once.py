@@ -23,11 +23,11 @@ from webadmin.schedule.command_log import take_head_for_entry
 from webadmin.schedule.models import Attempt, Command, Job
 from webadmin.schedule.operation_models import JobSplit, LimitChange
 from webadmin.schedule.register import JobFilter
+from webadmin.schedule.services.cancel_jobs import cancel
 from webadmin.schedule.services.change_limit import change_limit
-from webadmin.schedule.services.give_blocks_back import give_blocks_back
 from webadmin.schedule.services.operation import operation
 from webadmin.schedule.services.requeue_jobs import requeue
-from webadmin.schedule.services.set_aside_jobs import cancel
+from webadmin.schedule.services.return_job_blocks import return_job_blocks
 
 ALL = JobFilter(everything=True)
 ORDER = ActionContext(actor="operator", why="both at once")
@@ -53,7 +53,7 @@ def test_a_job_is_either_cancelled_or_completed(real_service: Service) -> None:
         assert (job.state == JobState.PARKED) == (outcome.changed == (spec.job,))
         assert job.state in {JobState.PARKED, JobState.DONE}
         check_invariants()
-        give_blocks_back(ALL, order=ORDER)
+        return_job_blocks(ALL, order=ORDER)
         for rest in worker.take(4):
             worker.poll(worker.success(rest.job), capacity=0)
 
@@ -72,7 +72,7 @@ def test_the_same_order_twice_at_once_is_carried_out_once(real_service: Service)
 
 def test_requeued_and_given_back_at_once_a_job_is_one_of_both(real_service: Service) -> None:
     job = evict(real_service, real_service.worker())
-    outcomes = at_once(lambda: requeue(ALL, order=ORDER), lambda: give_blocks_back(ALL, order=ORDER))
+    outcomes = at_once(lambda: requeue(ALL, order=ORDER), lambda: return_job_blocks(ALL, order=ORDER))
     assert sorted(len(outcome.changed) for outcome in outcomes) == [0, 1]
     job.refresh_from_db()
     assert job.state in {JobState.WAITING, JobState.DISSOLVED}

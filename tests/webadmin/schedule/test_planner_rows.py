@@ -38,7 +38,7 @@ def test_a_write_that_fails_is_an_error_and_nothing_is_queued(
 
 
 @pytest.mark.row("Q19")
-def test_a_remnant_becomes_a_job_without_a_further_arrival(service: Service) -> None:
+def test_a_partial_batch_becomes_a_job_without_a_further_arrival(service: Service) -> None:
     service.add_segments(3)
     worker = service.worker()
     taken: list[tuple[int, int]] = []

@@ -104,14 +104,14 @@ def test_a_backlog_does_not_change_the_cost_of_a_poll(service: Service) -> None:
     [
         (Block.objects.queued_in(7), "block_in_queue"),
         (
-            LevelQueue.objects.filter(block_count__gt=0, is_noticed=False, ready_at_ms__lte=9).order_by(
+            LevelQueue.objects.filter(block_count__gt=0, is_marked_ready=False, ready_at_ms__lte=9).order_by(
                 "ready_at_ms", "id"
             ),
             "level_queue_ready",
         ),
         (
             LevelQueue.objects.filter(
-                block_count__gt=0, is_noticed=True, lane="profiles", tenant="acme", ready_at_ms__lte=9
+                block_count__gt=0, is_marked_ready=True, lane="profiles", tenant="acme", ready_at_ms__lte=9
             ).order_by("priority_ms", "id"),
             "level_queue_of_tenant",
         ),

@@ -23,8 +23,8 @@ from webadmin.lanes.profiles.services.rewrite_masked import rewrite_masked
 from webadmin.schedule.fairness_models import TenantShare
 from webadmin.schedule.models import Command, Job, Limits
 from webadmin.schedule.register import JobFilter
-from webadmin.schedule.services.give_blocks_back import give_blocks_back
-from webadmin.schedule.services.set_aside_jobs import cancel
+from webadmin.schedule.services.cancel_jobs import cancel
+from webadmin.schedule.services.return_job_blocks import return_job_blocks
 
 Entry = dict[str, object]
 
@@ -144,7 +144,7 @@ def test_a_rewrite_that_returned_its_block_leaves_it_final(service: Service) -> 
     request_deletion(DeletionTarget(tenant="acme", service="api"), order=ORDER)
     [rewrite] = rewrite_masked(order=ORDER).jobs
     cancel(JobFilter(names=(rewrite,)), order=ORDER)
-    give_blocks_back(JobFilter(names=(rewrite,)), order=ORDER)
+    return_job_blocks(JobFilter(names=(rewrite,)), order=ORDER)
     state = replayed(log())
     assert_equal_to_tables(state)
     assert [block.state for block in state.blocks.values()] == ["final"]

@@ -24,11 +24,11 @@ from webadmin.lanes.profiles.services.quarantine_blocks import release
 from webadmin.schedule.models import Job
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.adjust_jobs import pin, reset_failures, unpin
+from webadmin.schedule.services.cancel_jobs import cancel
 from webadmin.schedule.services.change_limit import change_limit
-from webadmin.schedule.services.give_blocks_back import give_blocks_back
 from webadmin.schedule.services.pause_schedule import pause, resume
 from webadmin.schedule.services.requeue_jobs import requeue
-from webadmin.schedule.services.set_aside_jobs import cancel
+from webadmin.schedule.services.return_job_blocks import return_job_blocks
 
 ALL = JobFilter(everything=True)
 ORDER = ActionContext(actor="operator", why="to see it replayed")
@@ -51,7 +51,7 @@ def test_every_action_replays_to_the_state_of_the_tables(service: Service, tmp_p
     resume(scope=EVERYTHING, order=ORDER)
     worker.take()
     cancel(ALL, order=ORDER)
-    give_blocks_back(ALL, order=ORDER)
+    return_job_blocks(ALL, order=ORDER)
     worker.take()
     cancel(ALL, order=ORDER)
     pin(ALL, worker="one", order=ORDER)

@@ -48,7 +48,7 @@ def test_an_unwritable_plot_is_a_command_error(tmp_path: Path) -> None:
         (["--hours", "0"], "--hours 0"),
         (["--burst", "-5"], "--burst -5"),
         (["--tenants-per-segment", "2"], "cannot hold 2 of 1 tenants"),
-        (["--without", "nonsense"], "no trouble nonsense; there are bad_result"),
+        (["--without", "nonsense"], "no fault nonsense; there are bad_result"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused_in_words(words: list[str], said: str) -> None:

@@ -19,7 +19,7 @@ from engine.schedule.prepare import prepare
 from tests.block_factory import block_meta, segment_ids
 from tests.webadmin.service import FakeWorker, Service, check_invariants
 from webadmin.base.database.advisory_lock import advisory_lock
-from webadmin.base.database.dialect import ask, wait_for_disk
+from webadmin.base.database.dialect import execute_deferred, wait_for_disk
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.services.insert_blocks import intern_names
 from webadmin.schedule.command_log import take_head
@@ -290,7 +290,7 @@ def test_one_planner_enters_after_the_other(real_service: Service) -> None:
 def test_a_lock_is_released_by_a_caller_that_failed(real_service: Service) -> None:
     def fail() -> bool:
         with pytest.raises(DataError, match="division"), advisory_lock(3):
-            ask("SELECT 1 / 0")()
+            execute_deferred("SELECT 1 / 0")()
         return _is_free(3)
 
     assert at_once(fail) == [True]
@@ -360,5 +360,5 @@ def _is_free(number: int) -> bool:
 
 
 def _asked(statement: str) -> Any:
-    [[value]] = ask(statement)()
+    [[value]] = execute_deferred(statement)()
     return value

@@ -16,7 +16,7 @@ import uvicorn
 from django.db import connection as database
 
 from tests.processes import wait_until
-from webadmin.ingest.urls import DOORS
+from webadmin.ingest.urls import INGEST_VIEWS
 from webadmin.serving.body_buffers import BodyBuffers, ClientLeft
 from webadmin.serving.deadline_protocol import CONNECTION_KEY, DeadlineProtocol
 from webadmin.serving.routes import ALIVE, HEALTH, POLLS, REQUESTS, STREAMING, route_of
@@ -319,7 +319,7 @@ def test_the_slowest_body_makes_room() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("path", sorted(DOORS))
+@pytest.mark.parametrize("path", sorted(INGEST_VIEWS))
 def test_every_address_of_pushes_takes_large_bodies(path: str) -> None:
     assert route_of("/" + path) == Route(REQUESTS, STREAMING)
 

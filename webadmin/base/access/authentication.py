@@ -10,7 +10,7 @@ from rest_framework.request import Request
 
 from webadmin.base.access.errors import CredentialRefused
 from webadmin.base.access.models import WorkerCredential
-from webadmin.base.access.scopes import SCOPE_POLL, is_for_everybody
+from webadmin.base.access.scopes import SCOPE_POLL, is_unconfined
 from webadmin.base.access.services import check_worker_credential
 
 
@@ -38,4 +38,4 @@ class MayPoll(BasePermission):
 
     def has_permission(self, request: Request, view: object) -> bool:
         user = request.user
-        return isinstance(user, WorkerCredential) and user.has_scope(SCOPE_POLL) and is_for_everybody(user)
+        return isinstance(user, WorkerCredential) and user.has_scope(SCOPE_POLL) and is_unconfined(user)

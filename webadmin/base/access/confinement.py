@@ -17,7 +17,7 @@ from django.db import models
 from django.db.models import Q
 
 Row = TypeVar("Row", bound=models.Model)
-EVERYBODY = ""
+ALL_TENANTS = ""
 """The tenant of rules that hold for all tenants."""
 _tenants: ContextVar[frozenset[str] | None] = ContextVar("confined_tenants", default=None)
 
@@ -58,17 +58,17 @@ class ConfinedManager(models.Manager[Row]):
     """The manager of a model whose rows belong to tenants.
 
     ``tenant_path`` is the lookup of the tenant's name; None hides all rows from confined requests, for models whose
-    rows belong to no tenant and may name any. With ``rules_for_everybody`` rows of the tenant EVERYBODY apply to all
-    tenants and are visible to all. With ``is_scoped`` rows name their tenant as the value of a scope; scopes of other
-    kinds, except jobs, apply to all tenants.
+    rows belong to no tenant and may name any. With ``rules_for_all_tenants`` rows of the tenant ALL_TENANTS apply to
+    all tenants and are visible to all. With ``is_scoped`` rows name their tenant as the value of a scope; scopes of
+    other kinds, except jobs, apply to all tenants.
     """
 
     def __init__(
-        self, tenant_path: str | None = None, *, rules_for_everybody: bool = False, is_scoped: bool = False
+        self, tenant_path: str | None = None, *, rules_for_all_tenants: bool = False, is_scoped: bool = False
     ) -> None:
         super().__init__()
         self.tenant_path = tenant_path
-        self._rules_for_everybody = rules_for_everybody
+        self._rules_for_all_tenants = rules_for_all_tenants
         self._is_scoped = is_scoped
 
     def get_queryset(self) -> models.QuerySet[Row]:
@@ -81,7 +81,7 @@ class ConfinedManager(models.Manager[Row]):
             return Q(pk__in=[])
         if self._is_scoped:
             return Q(scope_kind="tenant", scope_value__in=tenants) | ~Q(scope_kind__in=["tenant", "job"])
-        shared = {EVERYBODY} if self._rules_for_everybody else set()
+        shared = {ALL_TENANTS} if self._rules_for_all_tenants else set()
         return Q(**{f"{self.tenant_path}__in": tenants | shared})
 
 

@@ -41,13 +41,13 @@ class CredentialOutcome:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form for admin, API and commands. A catalog client needs the secret in two parts."""
-        told: dict[str, Any] = {"action": self.action, "dry_run": self.is_dry_run}
+        data: dict[str, Any] = {"action": self.action, "dry_run": self.is_dry_run}
         if self.secret:
-            told["secret"] = self.secret
+            data["secret"] = self.secret
             if any(SCOPE_READ_CATALOG in credential["scopes"] for credential in self.credentials):
                 prefix, key_id, secret = self.secret.split("_", 2)
-                told |= {"access_key_id": f"{prefix}_{key_id}", "secret_access_key": secret}
-        return told | {"credentials": list(self.credentials), "notes": self.notes}
+                data |= {"access_key_id": f"{prefix}_{key_id}", "secret_access_key": secret}
+        return data | {"credentials": list(self.credentials), "notes": self.notes}
 
 
 def describe_credential(credential: WorkerCredential) -> dict[str, Any]:

@@ -68,17 +68,17 @@ def listed_tenants(credential: WorkerCredential) -> frozenset[str]:
     )
 
 
-def is_for_everybody(credential: WorkerCredential) -> bool:
+def is_unconfined(credential: WorkerCredential) -> bool:
     """Return whether a credential is not confined to tenants by name."""
     return listed_tenants(credential) <= {ANY_TENANT}
 
 
 def is_operator(credential: WorkerCredential) -> bool:
     """Return whether a credential may operate the whole platform; only such a one is shown server paths."""
-    return credential.has_scope(SCOPE_OPERATE) and is_for_everybody(credential)
+    return credential.has_scope(SCOPE_OPERATE) and is_unconfined(credential)
 
 
-def confined_words(credential: WorkerCredential) -> str:
+def confinement_reason(credential: WorkerCredential) -> str:
     """Return why a credential confined to tenants is rejected for a resource of all tenants."""
     tenants = sorted(listed_tenants(credential) - {ANY_TENANT})
     plural = "s" if len(tenants) > 1 else ""
@@ -123,7 +123,7 @@ class MayWriteTables(_HasScope):
     scope = SCOPE_WRITE_TABLES
 
 
-class _ForEverybody(_HasScope):
+class _Unconfined(_HasScope):
     """Base class: the credential has the scope of the class and is not confined to tenants by name."""
 
     _confined = ""
@@ -136,17 +136,17 @@ class _ForEverybody(_HasScope):
         if not super().has_permission(request, view):
             return False
         credential = credential_of(request)
-        self._confined = "" if is_for_everybody(credential) else confined_words(credential)
+        self._confined = "" if is_unconfined(credential) else confinement_reason(credential)
         return not self._confined
 
 
-class MayOperate(_ForEverybody):
+class MayOperate(_Unconfined):
     """The caller may operate the schedule, as an operator does in the admin."""
 
     scope = SCOPE_OPERATE
 
 
-class MayManageCredentials(_ForEverybody):
+class MayManageCredentials(_Unconfined):
     """The caller may create, rotate, expire and revoke credentials, of any scope."""
 
     scope = SCOPE_MANAGE_CREDENTIALS

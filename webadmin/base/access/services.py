@@ -17,7 +17,7 @@ from django.db.models import Q
 from webadmin.base.access.errors import CredentialRefused, NameTaken
 from webadmin.base.access.models import AuditEntry, Tenant, WorkerCredential
 from webadmin.base.access.scopes import SCOPE_POLL
-from webadmin.base.database.dialect import among, ask_rows
+from webadmin.base.database.dialect import among, request_rows
 
 KEY_ID_BYTES = 6
 SECRET_BYTES = 32
@@ -106,29 +106,29 @@ def record_audit(*, actor: str, action: str, target: str = "", detail: dict[str,
 
 def intern_tenants(names: Iterable[str]) -> dict[str, int]:
     """Return the row ids of these tenants, inserting new ones."""
-    return ask_tenants(names)()
+    return request_tenant_ids(names)()
 
 
-def ask_tenants(names: Iterable[str]) -> Callable[[], dict[str, int]]:
+def request_tenant_ids(names: Iterable[str]) -> Callable[[], dict[str, int]]:
     """Send the query for the row ids of these tenants; new tenants are inserted when the result is fetched."""
     wanted = sorted(set(names))
-    asked = _ask_tenant_ids(wanted)
+    pending = _request_tenant_ids(wanted)
 
     def answer() -> dict[str, int]:
-        known = asked()
+        known = pending()
         if missing := [name for name in wanted if name not in known]:
             Tenant.objects.bulk_create([Tenant(name=name) for name in missing], ignore_conflicts=True)
-            known |= _ask_tenant_ids(missing)()
+            known |= _request_tenant_ids(missing)()
         return known
 
     return answer
 
 
-def _ask_tenant_ids(names: list[str]) -> Callable[[], dict[str, int]]:
+def _request_tenant_ids(names: list[str]) -> Callable[[], dict[str, int]]:
     if not names:
         return dict
     wanted, values = among(Tenant, "name", names)
-    rows = ask_rows(Tenant, ("name", "id"), f"WHERE {wanted}", values)
+    rows = request_rows(Tenant, ("name", "id"), f"WHERE {wanted}", values)
     return lambda: dict(rows())
 
 

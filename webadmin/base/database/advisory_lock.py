@@ -41,7 +41,10 @@ def lock_until_end(key: int) -> None:
 def _acquire(number: int) -> bool:
     """Return whether the lock was acquired in time."""
     try:
-        with dialect.together(), dialect.quick_cursor() as cursor:  # in one transaction, with which the time limit ends
+        with (
+            dialect.pipeline(),
+            dialect.prepared_cursor() as cursor,
+        ):  # in one transaction, with which the time limit ends
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", [str(WAIT_MS)])
             cursor.execute("SELECT pg_advisory_lock(%s)", [number])
     except BaseException as error:
@@ -54,5 +57,5 @@ def _acquire(number: int) -> bool:
 
 def _release(number: int) -> None:
     """Release the lock; the server only warns if it is not held."""
-    with dialect.quick_cursor() as cursor:
+    with dialect.prepared_cursor() as cursor:
         cursor.execute("SELECT pg_advisory_unlock(%s)", [number])

@@ -30,7 +30,7 @@ def rows_column(columns: Sequence[str], select: str) -> str:
 
 
 def next_id_column(model: type[models.Model]) -> str:
-    """Return the next row id of a table as a column; see ``dialect.ask_ids``, which reserves many."""
+    """Return the next row id of a table as a column; see ``dialect.request_ids``, which reserves many."""
     table, column = model._meta.db_table, model._meta.pk.column
     if is_postgresql():
         return f"nextval(pg_get_serial_sequence('{table}', '{column}'))"

@@ -46,7 +46,7 @@ def is_postgresql() -> bool:
     return connection.vendor == "postgresql"
 
 
-def quick_cursor() -> CursorWrapper:
+def prepared_cursor() -> CursorWrapper:
     """Return a cursor for the few statements that are executed again and again: PostgreSQL caches their plans.
 
     A cached plan knows no values, so the condition of a partial index must be in the text itself.
@@ -60,9 +60,9 @@ def quick_cursor() -> CursorWrapper:
     return here.make_cursor(psycopg.Cursor(here.connection))  # type: ignore[arg-type]  # takes what it wraps
 
 
-def ask(statement: str, values: Sequence[Any] = ()) -> Answer:
+def execute_deferred(statement: str, values: Sequence[Any] = ()) -> Answer:
     """Send a reading statement; the returned callable fetches the rows."""
-    cursor = quick_cursor()
+    cursor = prepared_cursor()
     cursor.execute(statement, list(values))
     if is_postgresql():
         fetch: Answer = cursor.fetchall
@@ -78,7 +78,7 @@ def clock_column() -> str:
 
 def clock_ms() -> int:
     """Return the database's own clock, unix milliseconds."""
-    return int(ask(f"SELECT {clock_column()}")()[0][0])
+    return int(execute_deferred(f"SELECT {clock_column()}")()[0][0])
 
 
 @contextmanager
@@ -87,7 +87,7 @@ def one_snapshot() -> Iterator[None]:
     if connection.in_atomic_block:
         yield
     elif connection.vendor == "postgresql":
-        with transaction.atomic(), quick_cursor() as cursor:
+        with transaction.atomic(), prepared_cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield
     else:
@@ -121,26 +121,26 @@ def lock_row(model: type[models.Model], *, commits_early: bool = False) -> None:
     """
     if is_postgresql():
         what = "set_config('synchronous_commit', 'off', true)" if commits_early else "1"
-        with quick_cursor() as cursor:
+        with prepared_cursor() as cursor:
             cursor.execute(f"SELECT {what} FROM {quoted([model._meta.db_table])[0]} FOR NO KEY UPDATE")  # noqa: S608
 
 
 def wait_for_disk() -> None:
     """Wait until all earlier commits, of any process, are as durable as the server's settings require."""
     if is_postgresql():
-        with quick_cursor() as cursor:  # commits a log message, also in pipeline mode
+        with prepared_cursor() as cursor:  # commits a log message, also in pipeline mode
             cursor.execute("SELECT pg_logical_emit_message(true, 'lithify', '')")
 
 
 @contextmanager
-def together() -> Iterator[None]:
+def pipeline() -> Iterator[None]:
     """Send statements to PostgreSQL in pipeline mode, without waiting for each result.
 
     They still run one after the other. Reading rows waits for everything sent so far; the number of rows that a
     statement changed is not available inside. Errors are raised there or at the end. Outside of a transaction only
     reads are allowed.
     """
-    if not is_postgresql() or _are_together():
+    if not is_postgresql() or _is_pipelined():
         yield
         return
     here = connections[DEFAULT_DB_ALIAS]
@@ -149,7 +149,7 @@ def together() -> Iterator[None]:
         yield
 
 
-def _are_together() -> bool:
+def _is_pipelined() -> bool:
     """Return whether the connection is in pipeline mode, in which COPY is not available."""
     open_one = connections[DEFAULT_DB_ALIAS].connection if is_postgresql() else None
     return open_one is not None and bool(open_one.pgconn.pipeline_status)
@@ -162,7 +162,7 @@ def is_contention(error: DatabaseError) -> bool:
     return isinstance(error, OperationalError) and "locked" in str(error)
 
 
-def ask_ids(model: type[models.Model], count: int, *, wait_ms: int = 0) -> Callable[[], list[int]]:
+def request_ids(model: type[models.Model], count: int, *, wait_ms: int = 0) -> Callable[[], list[int]]:
     """Request row ids that no other transaction gets. Call it in the transaction that inserts the rows.
 
     With ``wait_ms`` further statements of the transaction wait at most this long for a lock: then they fail with a
@@ -173,22 +173,22 @@ def ask_ids(model: type[models.Model], count: int, *, wait_ms: int = 0) -> Calla
         ids, values = "nextval(pg_get_serial_sequence(%s, %s))", [table, model._meta.pk.column]
         if wait_ms:
             ids, values = f"{ids}, set_config('lock_timeout', %s, true)", [*values, str(wait_ms)]
-        asked = ask(f"SELECT {ids} FROM generate_series(1, %s)", [*values, count])  # noqa: S608
-        return lambda: [int(row[0]) for row in asked()]
+        fetch = execute_deferred(f"SELECT {ids} FROM generate_series(1, %s)", [*values, count])  # noqa: S608
+        return lambda: [int(row[0]) for row in fetch()]
     assert connection.in_atomic_block, "the one writer of SQLite is who has begun"
-    rows = ask("SELECT seq FROM sqlite_sequence WHERE name = %s", [table])()
+    rows = execute_deferred("SELECT seq FROM sqlite_sequence WHERE name = %s", [table])()
     last = int(rows[0][0]) if rows else 0
     return lambda: list(range(last + 1, last + 1 + count))
 
 
-def ask_ids_ahead(model: type[models.Model], count: int) -> Callable[[], list[int]]:
-    """Request row ids as ``ask_ids``, before the transaction that inserts the rows; SQLite cannot and returns none."""
-    return ask_ids(model, count) if count and is_postgresql() else list
+def request_ids_early(model: type[models.Model], count: int) -> Callable[[], list[int]]:
+    """Request row ids as ``request_ids`` before the inserting transaction; SQLite cannot and returns none."""
+    return request_ids(model, count) if count and is_postgresql() else list
 
 
 def reserve_ids(model: type[models.Model], count: int, *, wait_ms: int = 0) -> list[int]:
-    """Return row ids that no other transaction gets; see ``ask_ids``."""
-    return ask_ids(model, count, wait_ms=wait_ms)()
+    """Return row ids that no other transaction gets; see ``request_ids``."""
+    return request_ids(model, count, wait_ms=wait_ms)()
 
 
 def continue_ids(model: type[models.Model], column: str, last: int) -> None:
@@ -201,11 +201,11 @@ def continue_ids(model: type[models.Model], column: str, last: int) -> None:
 def read_rows(
     model: type[models.Model], columns: Sequence[str], rest: str, values: Sequence[Any] = (), *, lock: bool = False
 ) -> list[tuple[Any, ...]]:
-    """Return the result of ``ask_rows``."""
-    return ask_rows(model, columns, rest, values, lock=lock)()
+    """Return the result of ``request_rows``."""
+    return request_rows(model, columns, rest, values, lock=lock)()
 
 
-def ask_rows(
+def request_rows(
     model: type[models.Model], columns: Sequence[str], rest: str, values: Sequence[Any] = (), *, lock: bool = False
 ) -> Answer:
     """Request these columns of the rows that ``rest`` (``WHERE`` and so on, with placeholders for ``values``) selects.
@@ -214,7 +214,7 @@ def ask_rows(
     database returns them: JSON as text, on SQLite booleans as numbers and times as text. ``lock`` is as for ``locked``.
     """
     ending = " FOR NO KEY UPDATE" if lock and is_postgresql() else ""
-    return ask(f"{_select(model, (*columns,))} {rest}{ending}", values)
+    return execute_deferred(f"{_select(model, (*columns,))} {rest}{ending}", values)
 
 
 def as_instance(model: type[Row], columns: Sequence[str], row: Sequence[Any]) -> Row:
@@ -255,7 +255,7 @@ def insert_and_number(
     """Insert rows of plain values; return the generated number of each, by its ``key``."""
     if not rows:
         return {}
-    with quick_cursor() as cursor:
+    with prepared_cursor() as cursor:
         sql = f"{insert_statement(model, columns, 'INSERT', len(rows))} RETURNING {', '.join(quoted([key, number]))}"
         cursor.execute(sql, table_values(rows))
         return {key: int(number) for key, number in cursor.fetchall()}
@@ -273,11 +273,11 @@ def first_rows(
     order: str,
     keys: Sequence[tuple[Sequence[Any], int]],
 ) -> list[list[tuple[Any, ...]]]:
-    """Return the result of ``ask_first_rows``."""
-    return ask_first_rows(model, columns, condition, order, keys)()
+    """Return the result of ``request_first_rows``."""
+    return request_first_rows(model, columns, condition, order, keys)()
 
 
-def ask_first_rows(
+def request_first_rows(
     model: type[models.Model],
     columns: Sequence[str],
     condition: str,
@@ -288,21 +288,21 @@ def ask_first_rows(
 
     A key is the values of the placeholders in ``condition``, and the maximum number of its rows.
     """
-    rows, asked = _select(model, (*columns,)), []
+    rows, fetches = _select(model, (*columns,)), []
     if keys and is_postgresql():  # one text, and so one cached plan, for any number of keys
         table = [(place, limit, *own) for place, (own, limit) in enumerate(keys)]
         kinds = tuple("varchar" if isinstance(value, str) else "bigint" for value in table[0])
-        asked = [ask(_first_of_each(rows, condition, order, kinds), table_values(table))]
+        fetches = [execute_deferred(_first_of_each(rows, condition, order, kinds), table_values(table))]
     else:
         part = f"SELECT * FROM (SELECT %s AS place, * FROM ({rows} WHERE {condition} ORDER BY {order} LIMIT %s))"  # noqa: S608
         for start in range(0, len(keys), KEYS_PER_SELECT):
             chunk = keys[start : start + KEYS_PER_SELECT]
             values = [v for place, (own, limit) in enumerate(chunk, start) for v in (place, *own, limit)]
-            asked.append(ask(" UNION ALL ".join([part] * len(chunk)), values))
+            fetches.append(execute_deferred(" UNION ALL ".join([part] * len(chunk)), values))
 
     def answer() -> list[list[tuple[Any, ...]]]:
         found: list[list[tuple[Any, ...]]] = [[] for _ in keys]
-        for rows in asked:
+        for rows in fetches:
             for row in rows():
                 found[row[0]].append(row[1:])
         return found
@@ -340,7 +340,7 @@ def raise_rows(
         for name in quoted(columns)
     ]
     insert = insert_statement(model, [*names, *others], "INSERT", len(rows))
-    with quick_cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(
             f"{insert} ON CONFLICT ({', '.join(quoted(keys))}) DO UPDATE SET {', '.join(grown)}",
             table_values([(*row, *others.values()) for row in rows]),
@@ -351,8 +351,8 @@ def insert_rows(model: type[models.Model], columns: Sequence[str], rows: Sequenc
     """Insert many rows of plain values at a fifth of the cost of model instances, without validation or defaults."""
     if not rows:
         return
-    with quick_cursor() as cursor:
-        if len(rows) <= ROWS_PER_INSERT or _are_together():
+    with prepared_cursor() as cursor:
+        if len(rows) <= ROWS_PER_INSERT or _is_pipelined():
             cursor.execute(insert_statement(model, columns, "INSERT", len(rows)), table_values(rows))
         elif is_postgresql():
             names = ", ".join(quoted(columns))
@@ -367,7 +367,7 @@ def insert_new_rows(model: type[models.Model], columns: Sequence[str], rows: Seq
     """Insert the rows that violate no unique constraint; wait for concurrent inserts of the same keys."""
     if not rows:
         return
-    with quick_cursor() as cursor:
+    with prepared_cursor() as cursor:
         if is_postgresql():
             insert = insert_statement(model, columns, "INSERT", len(rows))
             cursor.execute(f"{insert} ON CONFLICT DO NOTHING", table_values(rows))
@@ -385,11 +385,11 @@ def update_rows(
     where: Mapping[str, Any] | None = None,
     at_least: Mapping[str, Any] | None = None,
 ) -> int:
-    """Execute ``ask_update``; return the number of rows."""
-    return ask_update(model, keys, columns, rows, to=to, where=where, at_least=at_least)()
+    """Execute ``request_update``; return the number of rows."""
+    return request_update(model, keys, columns, rows, to=to, where=where, at_least=at_least)()
 
 
-def ask_update(
+def request_update(
     model: type[models.Model],
     keys: Sequence[str],
     columns: Sequence[str],
@@ -411,7 +411,7 @@ def ask_update(
     for start in range(0, len(rows), ROWS_PER_UPDATE):
         chunk = rows[start : start + ROWS_PER_UPDATE]
         update = _update(model, (*keys,), (*columns,), (*to,), (*where,), (*at_least,))
-        cursors.append(quick_cursor())
+        cursors.append(prepared_cursor())
         cursors[-1].execute(
             update.replace(_TABLE, _table(model, [*keys, *columns], len(chunk))),
             [*to.values(), *raised, *table_values(chunk), *where.values()],

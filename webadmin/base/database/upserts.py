@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import models
 
-from webadmin.base.database.dialect import ROWS_PER_UPDATE, insert_statement, quick_cursor, quoted, table_values
+from webadmin.base.database.dialect import ROWS_PER_UPDATE, insert_statement, prepared_cursor, quoted, table_values
 
 
 def add_to_row(model: type[models.Model], key: str, value: Any, add: Mapping[str, int], put: Mapping[str, Any]) -> None:
@@ -22,7 +22,7 @@ def add_to_row(model: type[models.Model], key: str, value: Any, add: Mapping[str
     changed = [f"{name} = held.{name} + excluded.{name}" for name in quoted(add)]
     changed += [f"{name} = excluded.{name}" for name in quoted(put)]
     conflict = f"ON CONFLICT ({quoted([key])[0]}) DO UPDATE SET {', '.join(changed)}"
-    with quick_cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(
             f"{insert_statement(model, columns, 'INSERT')} {conflict}",
             table_values([(value, *add.values(), *put.values(), *rest.values())]),
@@ -53,7 +53,7 @@ def put_rows(
     for start in range(0, len(rows), ROWS_PER_UPDATE):
         chunk = rows[start : start + ROWS_PER_UPDATE]
         insert = insert_statement(model, columns, "INSERT", len(chunk))
-        with quick_cursor() as cursor:
+        with prepared_cursor() as cursor:
             cursor.execute(
                 f"{insert} AND {only_if} {conflict}, {number} = held.{number} + 1",
                 [*table_values(chunk), *values],
@@ -69,7 +69,7 @@ def insert_new_row_if(
 
     ``only_if`` is a condition with placeholders for ``values``.
     """
-    with quick_cursor() as cursor:
+    with prepared_cursor() as cursor:
         insert = insert_statement(model, columns, "INSERT")
         cursor.execute(f"{insert} AND {only_if} ON CONFLICT DO NOTHING", [*table_values([row]), *values])
         return bool(cursor.rowcount)

@@ -7,7 +7,7 @@ from django.db import connection, models
 from webadmin.base.database.dialect import is_postgresql, quoted
 
 
-def tidy_up(model: type[models.Model]) -> None:
+def vacuum_table(model: type[models.Model]) -> None:
     """Vacuum a table from which many rows were deleted: until then its indexes contain dead entries.
 
     SQLite does not need it. PostgreSQL skips it inside of a transaction and while another process vacuums the table.

@@ -10,7 +10,7 @@ from webadmin.embedded.demo.question import Answer, Question
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class OriginalResult:
     """A query and its result on the original objects."""
 
     question: Question
@@ -22,8 +22,8 @@ class Before:
     """State before any compaction; ``sdk`` is the query of the SDK's program, None if it did not run."""
 
     blocks: Sequence[LiveBlock]
-    asked: Asked
-    sdk: Asked | None = None
+    asked: OriginalResult
+    sdk: OriginalResult | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

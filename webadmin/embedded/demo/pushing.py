@@ -40,8 +40,8 @@ class PushFailed(LithifyError):
 
     code = "push_failed"
 
-    def __init__(self, push: PlannedPush, said: str) -> None:
-        super().__init__(f"a push of {push.service} for tenant {push.tenant} was not taken: {said}")
+    def __init__(self, push: PlannedPush, answer: str) -> None:
+        super().__init__(f"a push of {push.service} for tenant {push.tenant} was not taken: {answer}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,21 +91,21 @@ class Pusher:
     def _send(self, push: PlannedPush, profiles: Sequence[Profile]) -> None:
         body = gzip.compress(encode_push(push, profiles), GZIP_LEVEL)
         authorization = httpx.BasicAuth(push.service, self._passwords[push.tenant])
-        said = ""
+        reason = ""
         for number in range(TRIES):
             if number:  # A retry is stored once: profile IDs are derived from content.
                 time.sleep(FIRST_PAUSE_SECONDS * 2 ** (number - 1))
             try:
                 answer = self._client.post(PUSH, content=body, auth=authorization)
             except httpx.TransportError as error:
-                said = f"{type(error).__name__}: {error}"
+                reason = f"{type(error).__name__}: {error}"
                 continue
             if answer.is_success:
                 return
-            said = f"{answer.status_code} {answer.text[:500]}"
+            reason = f"{answer.status_code} {answer.text[:500]}"
             if answer.status_code not in UNAVAILABLE:
-                raise PushFailed(push, said)
-        raise PushFailed(push, f"{said} (tried {TRIES} times)")
+                raise PushFailed(push, reason)
+        raise PushFailed(push, f"{reason} (tried {TRIES} times)")
 
 
 def encode_push(push: PlannedPush, profiles: Sequence[Profile]) -> bytes:

@@ -18,9 +18,9 @@ from webadmin.embedded.demo.figures import LiveBlock
 from webadmin.embedded.demo.foreign import NothingToCompact
 
 TOP_COUNT = 10
-BLOCKS_LOOKED_INTO = 100  # Maximum blocks read to find the profile types; each costs a read.
+BLOCKS_READ = 100  # Maximum blocks read to find the profile types; each costs a read.
 PROFILE_TYPE = "__profile_type__"
-TYPES_WISHED = ("cpu:nanoseconds", "wall:nanoseconds", "nanoseconds", "inuse_space:bytes", "bytes")
+TYPES_PREFERRED = ("cpu:nanoseconds", "wall:nanoseconds", "nanoseconds", "inuse_space:bytes", "bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Answer:
     seconds: float
 
 
-def ask(question: Question, blocks: Sequence[LiveBlock], store: ObjectStore) -> Answer:
+def run_question(question: Question, blocks: Sequence[LiveBlock], store: ObjectStore) -> Answer:
     """Run the query on these blocks. Raises BadObject naming an object that cannot be read."""
     started = time.monotonic()
     described = [(block.key, _metadata(block)) for block in blocks]
@@ -79,7 +79,7 @@ def choose_question(blocks: Sequence[LiveBlock], store: ObjectStore) -> Question
     """Choose the query with ``choose_dataset`` and ``choose_profile_type``."""
     tenant, service = choose_dataset(blocks)
     holders = [block for block in blocks if any(True for _ in _datasets(block, tenant, service))]
-    types = {one for block in holders[:BLOCKS_LOOKED_INTO] for one in _profile_types(block, tenant, service, store)}
+    types = {one for block in holders[:BLOCKS_READ] for one in _profile_types(block, tenant, service, store)}
     return Question(tenant=tenant, service=service, profile_type=choose_profile_type(sorted(types)))
 
 
@@ -107,7 +107,7 @@ def choose_dataset(blocks: Iterable[LiveBlock]) -> tuple[str, str]:
 
 def choose_profile_type(types: Sequence[str]) -> str:
     """Return the preferred profile type: CPU time, then time, then memory, then any other."""
-    for wished in TYPES_WISHED:
+    for wished in TYPES_PREFERRED:
         for one in sorted(types):
             if wished in one:
                 return one

@@ -15,7 +15,7 @@ from engine.recording.files import read_recordings
 from engine.recording.programs import WINDOW_MS, Program, available_programs, record_all
 from webadmin.embedded.demo.plan import Recording
 
-TOGETHER = 2  # Programs recorded concurrently; more would mostly record waiting for each other.
+CONCURRENT_PROGRAMS = 2  # Programs recorded concurrently; more would mostly record waiting for each other.
 UNFINISHED = "unfinished"
 
 
@@ -32,9 +32,11 @@ def ensure_recordings(folder: Path, seconds: float, on_recorded: Callable[[int, 
         draft = folder / f"{UNFINISHED}-{finished.name}"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
-        for first in range(0, len(programs), TOGETHER):
-            record_all(programs[first : first + TOGETHER], draft, seconds=seconds, parallel=TOGETHER)
-            on_recorded(min(first + TOGETHER, len(programs)), len(programs))
+        for first in range(0, len(programs), CONCURRENT_PROGRAMS):
+            record_all(
+                programs[first : first + CONCURRENT_PROGRAMS], draft, seconds=seconds, parallel=CONCURRENT_PROGRAMS
+            )
+            on_recorded(min(first + CONCURRENT_PROGRAMS, len(programs)), len(programs))
         draft.rename(finished)
     return group_recordings(read_recordings(finished))
 

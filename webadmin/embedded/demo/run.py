@@ -20,10 +20,10 @@ from engine.storage import ObjectStore, open_store
 from webadmin.embedded.addresses import free_port
 from webadmin.embedded.demo.figures import seconds_text, size_text
 from webadmin.embedded.demo.foreign import NothingToCompact, copy_blocks, find_metadata_file
-from webadmin.embedded.demo.outcome import Asked, Before, Comparison, Outcome
+from webadmin.embedded.demo.outcome import Before, Comparison, OriginalResult, Outcome
 from webadmin.embedded.demo.plan import Recording
 from webadmin.embedded.demo.policies import ACTOR, keep_everything, pause_compaction, resume_compaction, shorten_ages
-from webadmin.embedded.demo.question import Question, ask, choose_question, time_range_ms
+from webadmin.embedded.demo.question import Question, choose_question, run_question, time_range_ms
 from webadmin.embedded.demo.recordings import ensure_recordings
 from webadmin.embedded.demo.sdk import SdkProgramFailed
 from webadmin.embedded.demo.steps import Bar, Steps
@@ -77,14 +77,14 @@ class Demonstration:
         if self._settings.bucket:
             side_file = self._copy()
             self._register(side_file)
-            before = self._ask_before()
+            before = self._query_before()
             with self._stack():
                 yield self._compare(before, self._compact())
         else:
             recordings = self._record()
             with self._stack(is_paused=True):
                 has_sdk = self._push(recordings)
-                before = self._ask_before(SDK_QUESTION if has_sdk else None)
+                before = self._query_before(SDK_QUESTION if has_sdk else None)
                 yield self._compare(before, self._compact())
 
     def _copy(self) -> Path | None:
@@ -162,17 +162,17 @@ class Demonstration:
         with self._timed("pushing"):
             return write_path.fill(recordings, self._settings.segment_count)
 
-    def _ask_before(self, sdk_question: Question | None = None) -> Before:
+    def _query_before(self, sdk_question: Question | None = None) -> Before:
         """Choose the query and run it on the original objects."""
         self._steps.begin("Ask where it goes, before")
         blocks = live_blocks()
         question = choose_question(blocks, self._store)
-        answer = ask(question, blocks, self._store)
+        answer = run_question(question, blocks, self._store)
         self._steps.say(f"{question.text}: {answer.objects_opened} objects opened, {seconds_text(answer.seconds)}")
-        asked = Asked(question=question, answer=answer)
+        asked = OriginalResult(question=question, answer=answer)
         if sdk_question is None:
             return Before(blocks=blocks, asked=asked)
-        sdk = Asked(question=sdk_question, answer=ask(sdk_question, blocks, self._store))
+        sdk = OriginalResult(question=sdk_question, answer=run_question(sdk_question, blocks, self._store))
         if not sdk.answer.functions:
             raise SdkProgramFailed(f"{sdk_question.service} ran with the SDK, and none of its profiles is found")
         self._steps.say(sdk_text(sdk))
@@ -193,7 +193,7 @@ class Demonstration:
         self._steps.begin("Ask again, and compare")
         after = live_blocks()
         compared = [
-            Comparison(question=one.question, before=one.answer, after=ask(one.question, after, self._store))
+            Comparison(question=one.question, before=one.answer, after=run_question(one.question, after, self._store))
             for one in (before.asked, before.sdk)
             if one is not None
         ]

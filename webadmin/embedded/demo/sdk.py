@@ -66,5 +66,5 @@ def _end(process: subprocess.Popen[str], log: Path) -> None:
     except subprocess.TimeoutExpired:
         raise SdkProgramFailed(f"{SERVICE} did not end within {END_SECONDS:g} s; see {log}") from None
     if process.returncode not in (0, NO_SDK):
-        said = log.read_text(errors="replace").strip()[-2000:]
-        raise SdkProgramFailed(f"{SERVICE} ended with exit code {process.returncode}: {said}")
+        output = log.read_text(errors="replace").strip()[-2000:]
+        raise SdkProgramFailed(f"{SERVICE} ended with exit code {process.returncode}: {output}")

@@ -19,7 +19,7 @@ from webadmin.embedded.demo.figures import (
     totals_by_level,
     value_text,
 )
-from webadmin.embedded.demo.outcome import Asked, Comparison
+from webadmin.embedded.demo.outcome import Comparison, OriginalResult
 from webadmin.embedded.demo.question import TOP_COUNT, Answer
 
 LEVEL_NAMES = {0: "level 0 (segments)", 3: "level 3 (final)"}
@@ -47,7 +47,7 @@ def query_table(before: Answer, after: Answer) -> Table:
     return table
 
 
-def sdk_text(sdk: Asked) -> str:
+def sdk_text(sdk: OriginalResult) -> str:
     """Return the result for the SDK's program as text."""
     top = sdk.answer.functions[0]
     spent = value_text(top.self_value, sdk.question.unit)

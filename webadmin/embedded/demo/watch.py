@@ -21,7 +21,7 @@ LOOK_SECONDS = 0.25
 SILENCE_SECONDS_MAX = 180.0  # Without any change; longer than the first start of Spark on a slow machine.
 
 
-class NothingHappens(LithifyError):
+class CompactionStalled(LithifyError):
     """The compaction makes no progress: see the compactor's lines in the log of the stack."""
 
     code = "nothing_happens"
@@ -71,7 +71,7 @@ def wait_for_the_fix_point(
 ) -> Standing:
     """Call ``on_change`` on every change until no block is unsettled.
 
-    Raises NothingHappens after ``silence_seconds`` without a change.
+    Raises CompactionStalled after ``silence_seconds`` without a change.
     """
     last, changed_at = None, time.monotonic()
     pause = threading.Event()
@@ -83,7 +83,7 @@ def wait_for_the_fix_point(
         if now.unsettled == 0:
             return now
         if time.monotonic() - changed_at > silence_seconds:
-            raise NothingHappens(f"for {silence_seconds:g} s nothing changed: {now.text}")
+            raise CompactionStalled(f"for {silence_seconds:g} s nothing changed: {now.text}")
         pause.wait(LOOK_SECONDS)
 
 

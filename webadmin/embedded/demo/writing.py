@@ -41,7 +41,7 @@ class WritePath:
         """
         passwords = {tenant: _push_credential(tenant) for tenant in TENANTS}
         with sdk_program(self._address, passwords[SDK_TENANT], self._home) as has_sdk:
-            self._say_who_pushes(has_sdk)
+            self._print_senders(has_sdk)
             self._push(recordings, segment_count, passwords)
         if letters := recover_letters(store=self._store).recovered:
             self._steps.say(f"{letters} segments whose writer did not reach the index in time were registered later")
@@ -64,7 +64,7 @@ class WritePath:
             f"{done.functions} distinct functions"
         )
 
-    def _say_who_pushes(self, has_sdk: bool) -> None:
+    def _print_senders(self, has_sdk: bool) -> None:
         self._steps.say(f"{SENDERS} senders play the recordings again and again, every profile with the present time")
         if has_sdk:
             self._steps.say(f"{SERVICE} runs beside them with the unmodified pyroscope SDK, told our address only")

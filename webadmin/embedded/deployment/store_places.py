@@ -19,9 +19,9 @@ NAME = "store_places"
 
 def check_store_places() -> Iterator[Finding]:
     """Compare all stores of the installation with each other and with STORE_ROOTS."""
-    is_well = True
+    is_usable = True
     for one, other in conflicts():
-        is_well = False
+        is_usable = False
         yield Finding(
             name=NAME,
             level=Level.ERROR,
@@ -29,7 +29,7 @@ def check_store_places() -> Iterator[Finding]:
             advice="pause the table or bucket, move one of both to a place of its own, and change its setting",
         )
     for used, imported in imports_in_stores():
-        is_well = False
+        is_usable = False
         yield Finding(
             name=NAME,
             level=Level.ERROR,
@@ -39,10 +39,10 @@ def check_store_places() -> Iterator[Finding]:
     adopted = list(used_stores())[SETTINGS_COUNT:]
     for store in adopted:
         if refusal := root_refusal(store.url):
-            is_well = False
+            is_usable = False
             yield Finding(
                 name=NAME, level=Level.WARNING, found=f"{store.name}: {refusal}", advice="add it, or remove the store"
             )
-    if is_well:
+    if is_usable:
         found = f"OBJECT_STORE_URL, TABLES_URL and {len(adopted)} tables and buckets lie apart, below allowed roots"
         yield Finding(name=NAME, level=Level.OK, found=found)

@@ -14,7 +14,7 @@ from engine.formats.profile_block.container.object_names import check_tenant
 from webadmin.base.access.services import record_audit
 from webadmin.ingest.models import WHY_MAX, PushLimitChange
 from webadmin.ingest.tenant_limits import (
-    EVERYBODY,
+    ALL_TENANTS,
     PushLimitName,
     PushLimitRefused,
     TenantPushLimits,
@@ -82,11 +82,11 @@ def set_push_limits() -> dict[str, dict[str, int]]:
 def _limits(tenant: str, changes: dict[str, int | None] | None = None) -> TenantPushLimits:
     """Return a tenant's limits in force after ``changes``; None among them removes a limit."""
     found = set_push_limits()
-    everybodys: Mapping[str, int | None] = found.get(EVERYBODY, {})
+    of_all_tenants: Mapping[str, int | None] = found.get(ALL_TENANTS, {})
     own = {**found.get(tenant, {}), **(changes or {})}
-    if tenant == EVERYBODY:
-        everybodys = own
+    if tenant == ALL_TENANTS:
+        of_all_tenants = own
     return limits_of(
         {name: value for name, value in own.items() if value is not None},
-        {name: value for name, value in everybodys.items() if value is not None},
+        {name: value for name, value in of_all_tenants.items() if value is not None},
     )

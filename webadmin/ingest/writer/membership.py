@@ -45,7 +45,7 @@ class Membership:
     ) -> None:
         """Initialise; ``store_error`` returns the error of the last attempt to store segments, "" without one."""
         self.is_registered = False
-        self.is_asked_to_leave = False
+        self.is_leave_requested = False
         self._registration = registration
         self._store = store
         self._clock = clock
@@ -95,7 +95,7 @@ class Membership:
             self.is_registered = True
             log.info("instance_registered name=%s ring=%d", self._registration.name, version)
         elif standing is Standing.LEAVING:
-            self.is_asked_to_leave = True
+            self.is_leave_requested = True
         self._note_reach()
         if self._has_seen_others():
             version = settle_ring().version

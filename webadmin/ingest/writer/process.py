@@ -27,7 +27,7 @@ from webadmin.serving.signal_free_server import SignalFreeServer
 
 log = logging.getLogger(__name__)
 
-GOODBYE_SECONDS = 5.0
+LEAVE_SECONDS = 5.0
 KEEP_ALIVE_SECONDS = 75
 """Longer than distributors keep idle connections, so that the client always closes first."""
 
@@ -88,7 +88,7 @@ class _Life:
                 date_header=False,
                 proxy_headers=False,
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
-                timeout_graceful_shutdown=round(GOODBYE_SECONDS),
+                timeout_graceful_shutdown=round(LEAVE_SECONDS),
             )
         )
         measures.read("lithify_writer_held_bytes", lambda: float(self._writer.held_bytes))
@@ -102,15 +102,15 @@ class _Life:
             loop.add_signal_handler(number, self._stopping.set)
         serving = loop.create_task(self._server.serve(sockets=[listener]))
         beating = loop.create_task(self._keep_membership())
-        asked = loop.create_task(self._stopping.wait())
-        await asyncio.wait({serving, beating, asked}, return_when=asyncio.FIRST_COMPLETED)
-        asked.cancel()
+        stop_requested = loop.create_task(self._stopping.wait())
+        await asyncio.wait({serving, beating, stop_requested}, return_when=asyncio.FIRST_COMPLETED)
+        stop_requested.cancel()
         log.info("writer_draining name=%s", self._registration.name)
         self._writer.is_draining = True
         beating.cancel()
-        goodbye = loop.run_in_executor(self._registry, self._membership.leave)
+        leaving_call = loop.run_in_executor(self._registry, self._membership.leave)
         await self._writer.drain()
-        await asyncio.wait({goodbye}, timeout=GOODBYE_SECONDS)
+        await asyncio.wait({leaving_call}, timeout=LEAVE_SECONDS)
         self._server.should_exit = True
         await serving
         if beating.done() and not beating.cancelled():
@@ -127,7 +127,7 @@ class _Life:
             if self._membership.is_registered and not was_registered:
                 was_registered = True
                 log.info("writer_ready name=%s address=%s", self._registration.name, self._registration.address)
-            if self._membership.is_asked_to_leave:
+            if self._membership.is_leave_requested:
                 self._stopping.set()
             await asyncio.sleep(max(0.05, HEARTBEAT_SECONDS - (loop.time() - started)))
 

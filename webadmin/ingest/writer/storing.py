@@ -44,7 +44,7 @@ def put_segment(store: ObjectStore, segment: OpenSegment) -> StoredSegment | Non
     if built is None:
         return None
     data, meta = built
-    _patiently(lambda: store.put(block_key(meta.shard, "", 0, meta.id), data))
+    _with_retries(lambda: store.put(block_key(meta.shard, "", 0, meta.id), data))
     return StoredSegment(segment=segment, meta=meta)
 
 
@@ -66,7 +66,7 @@ def register(metas: Sequence[BlockMeta], actor: str) -> list[Answer]:
 
 def put_dead_letter(store: ObjectStore, meta: BlockMeta) -> None:
     """Write the metadata as a dead letter, which the sweep recovers. Raises StorageError."""
-    _patiently(lambda: store.put(dead_letter_key(meta.shard, "", meta.id), encode_metadata(meta)))
+    _with_retries(lambda: store.put(dead_letter_key(meta.shard, "", meta.id), encode_metadata(meta)))
 
 
 def _answer(answer: BlockAnswer) -> Answer:
@@ -80,7 +80,7 @@ def _answer(answer: BlockAnswer) -> Answer:
     return Answer(400, code, str(answer.error))
 
 
-def _patiently(put: Callable[[], object]) -> None:
+def _with_retries(put: Callable[[], object]) -> None:
     """Call ``put``; retry on errors that may be transient."""
     for attempt in range(TRIES):
         try:

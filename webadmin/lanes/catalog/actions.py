@@ -8,7 +8,7 @@ from typing import Any
 from rest_framework import serializers
 
 from webadmin.adminkit import formatting as show
-from webadmin.adminkit.setting_words import setting, write_size
+from webadmin.adminkit.setting_labels import setting, write_size
 from webadmin.base.access.models import TENANT_NAME_MAX
 from webadmin.base.actions.action import ActionContext, OperatorAction, Values, outcome_json
 from webadmin.base.actions.fields import Group, Number, Text

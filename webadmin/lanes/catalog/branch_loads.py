@@ -106,7 +106,7 @@ def _sealed(branch_ids: Collection[int] | None) -> dict[int, _Sealed]:
     rows = BranchToken.objects.filter(state=TokenState.SEALED)
     if branch_ids is not None:
         rows = rows.filter(branch_id__in=branch_ids)
-    told = (
+    totals = (
         rows.order_by()
         .values("branch_id")
         .annotate(
@@ -118,5 +118,5 @@ def _sealed(branch_ids: Collection[int] | None) -> dict[int, _Sealed]:
     )
     return {
         row["branch_id"]: _Sealed(row["count"], row["rows"] or 0, row["tombstones"] or 0, row["first_ms"])
-        for row in told
+        for row in totals
     }

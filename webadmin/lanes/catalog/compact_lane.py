@@ -31,7 +31,7 @@ from webadmin.lanes.catalog.models import Build, Repository
 from webadmin.lanes.catalog.overview import catalog_overview
 from webadmin.lanes.catalog.places import files_of, metarange_of, prefix_of
 from webadmin.lanes.catalog.samples import catalog_samples
-from webadmin.lanes.catalog.services.compaction.end_compactions import basis_of_row, close_compactions, refused_words
+from webadmin.lanes.catalog.services.compaction.end_compactions import base_version_of, close_compactions, refused_words
 from webadmin.lanes.catalog.services.publish import files_in, publish_compaction
 from webadmin.lanes.catalog.states import CompactionState, RepositoryState
 from webadmin.schedule.errors import SourcesChanged
@@ -74,8 +74,8 @@ class CatalogLane(Lane):
 
     def kept(self, result: JobResult) -> dict[str, Any]:
         assert isinstance(result, CatalogCompactResult), "the lane's own"
-        told = result.to_json()
-        return told | {"written": len(result.written)}
+        data = result.to_json()
+        return data | {"written": len(result.written)}
 
     def explain(self, name: str) -> list[Explanation]:
         return explain_branch(name) + explain_repository(name)
@@ -92,8 +92,8 @@ class CatalogLane(Lane):
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         return job_sections(job)
 
-    def samples(self, things_max: int) -> Iterable[tuple[str, list[Sample]]]:
-        return catalog_samples(things_max)
+    def samples(self, samples_max: int) -> Iterable[tuple[str, list[Sample]]]:
+        return catalog_samples(samples_max)
 
     def overview(self, now_ms: int) -> LaneOverview:
         return catalog_overview()
@@ -115,7 +115,7 @@ def _planned(jobs: Iterable[Job]) -> dict[int, Compaction]:
 def spec_of(job: Job, compaction: Compaction) -> CatalogCompactSpec:
     """Return the specification that a worker receives."""
     assert compaction.run is not None, "its rows were put before its job was made"
-    told = job.spec
+    data = job.spec
     return CatalogCompactSpec(
         job=job.name,
         tenant=job.tenant,
@@ -123,14 +123,14 @@ def spec_of(job: Job, compaction: Compaction) -> CatalogCompactSpec:
         base=compaction.base,
         head=compaction.head_metarange,
         layers=(LayerFile.from_json(compaction.run),),
-        bytes_min=told["bytes_min"],
-        bytes_max=told["bytes_max"],
-        every=told["every"],
-        borders_every=told["borders_every"],
-        unit_bytes=told["unit_bytes"],
-        task_memory_bytes=told["task_memory_bytes"],
-        here_rows=told["here_rows"],
-        here_bytes=told["here_bytes"],
+        bytes_min=data["bytes_min"],
+        bytes_max=data["bytes_max"],
+        every=data["every"],
+        borders_every=data["borders_every"],
+        unit_bytes=data["unit_bytes"],
+        task_memory_bytes=data["task_memory_bytes"],
+        here_rows=data["here_rows"],
+        here_bytes=data["here_bytes"],
     )
 
 
@@ -164,7 +164,7 @@ def check_state(state: Metarange, base: Metarange, result: CatalogCompactResult,
 def _publish(compaction: Compaction, done: Completion) -> None:
     """Publish the state to the branch, or record why that is not possible."""
     result = done.result
-    told: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "metarange": result.metarange,
         "equals_head": result.equals_head,
         "rows_read": result.rows_read,
@@ -176,11 +176,11 @@ def _publish(compaction: Compaction, done: Completion) -> None:
     }
     build = Build.objects.get(pk=compaction.build_id)
     try:
-        moved = publish_compaction(basis_of_row(compaction), build, done.state, equals_head=result.equals_head)
+        moved = publish_compaction(base_version_of(compaction), build, done.state, equals_head=result.equals_head)
     except FilesCondemned as error:
-        close_compactions([compaction], CompactionState.LOST, because=str(error), **told)
+        close_compactions([compaction], CompactionState.LOST, because=str(error), **figures)
         return
     if isinstance(moved, Refusal):
-        close_compactions([compaction], CompactionState.LOST, because=refused_words(moved), **told)
+        close_compactions([compaction], CompactionState.LOST, because=refused_words(moved), **figures)
     else:
-        close_compactions([compaction], CompactionState.PUBLISHED, **told)
+        close_compactions([compaction], CompactionState.PUBLISHED, **figures)

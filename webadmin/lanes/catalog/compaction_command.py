@@ -25,7 +25,7 @@ from webadmin.lanes.catalog.services.repositories import find_repository
 from webadmin.lanes.catalog.standing import active_repositories, deleted_repositories, standings
 from webadmin.lanes.catalog.states import CompactionState
 
-TENANTS_TOLD = 5
+TENANTS_NAMED_MAX = 5
 
 
 def add_actions(actions: Any) -> None:
@@ -135,7 +135,7 @@ def _repository(values: dict[str, Any]) -> Repository:
     try:
         return find_repository(values["tenant"], values["repository"])
     except RepositoryMissing as error:
-        tenants = [row.tenant for row in active_repositories() if row.name == values["repository"]][:TENANTS_TOLD]
+        tenants = [row.tenant for row in active_repositories() if row.name == values["repository"]][:TENANTS_NAMED_MAX]
         if not tenants:
             raise
         have = "has" if len(tenants) == 1 else "have"

@@ -8,7 +8,7 @@ from typing import Any
 from engine.lanes.catalog.plan.sensor import PathLimits, SensorPolicy
 from engine.protocol.errors import InvalidMessage
 from engine.protocol.fields import Fields
-from webadmin.adminkit.setting_words import SettingWords
+from webadmin.adminkit.setting_labels import SettingLabel
 from webadmin.lanes.catalog.errors import CatalogRefused
 from webadmin.lanes.catalog.lane_models import CompactionPolicy
 from webadmin.lanes.catalog.models import Repository
@@ -37,38 +37,38 @@ NUMBERS: Mapping[str, tuple[int, int]] = {
     "retention_days": (0, 36_600),
 }
 """Minimum and maximum of each setting."""
-WORDS: Mapping[str, SettingWords] = {
-    "is_enabled": SettingWords(label="Compaction on", about="1: branches are compacted by themselves; 0: never."),
-    "tombstones": SettingWords(label="Tombstones", about="So many since the last one are a reason; 0: none are."),
-    "sealed_rows": SettingWords(label="Rows in sealed tokens", about="So many are a reason; 0: none are."),
-    "sealed_tokens": SettingWords(label="Sealed tokens", about="So many are a reason; 0: none are."),
-    "sealed_age_seconds": SettingWords(
+WORDS: Mapping[str, SettingLabel] = {
+    "is_enabled": SettingLabel(label="Compaction on", about="1: branches are compacted by themselves; 0: never."),
+    "tombstones": SettingLabel(label="Tombstones", about="So many since the last one are a reason; 0: none are."),
+    "sealed_rows": SettingLabel(label="Rows in sealed tokens", about="So many are a reason; 0: none are."),
+    "sealed_tokens": SettingLabel(label="Sealed tokens", about="So many are a reason; 0: none are."),
+    "sealed_age_seconds": SettingLabel(
         label="Age of a sealed token", about="One left so long by commits is a reason; 0: none is.", unit="s"
     ),
-    "wasteful_lists": SettingWords(
+    "wasteful_lists": SettingLabel(
         label="Wasteful listings", about="So many that read far more than they showed are a reason; 0: none are."
     ),
-    "release_percent": SettingWords(
+    "release_percent": SettingLabel(
         label="Release", about="A branch stays wanted until all is below this share of its threshold.", unit="%"
     ),
-    "cooldown_seconds": SettingWords(label="Cooldown", about="A branch rests so long after a compaction.", unit="s"),
-    "cooldown_factor": SettingWords(label="Cooldown factor", about="Or so many times as long as the compaction took."),
-    "tokens_cap": SettingWords(label="Cap of sealed tokens", about="From so many on a branch does not rest."),
-    "running_max": SettingWords(label="Running at most", about="Compactions of the repository at once."),
-    "bytes_per_hour": SettingWords(
+    "cooldown_seconds": SettingLabel(label="Cooldown", about="A branch rests so long after a compaction.", unit="s"),
+    "cooldown_factor": SettingLabel(label="Cooldown factor", about="Or so many times as long as the compaction took."),
+    "tokens_cap": SettingLabel(label="Cap of sealed tokens", about="From so many on a branch does not rest."),
+    "running_max": SettingLabel(label="Running at most", about="Compactions of the repository at once."),
+    "bytes_per_hour": SettingLabel(
         label="Bytes an hour", about="Most that its compactions write within an hour.", unit="bytes"
     ),
-    "here_rows": SettingWords(label="Rows in one process", about="More staged rows go to Spark, where there is one."),
-    "here_bytes": SettingWords(
+    "here_rows": SettingLabel(label="Rows in one process", about="More staged rows go to Spark, where there is one."),
+    "here_bytes": SettingLabel(
         label="Bytes in one process", about="More bytes to rewrite go to Spark, where there is one.", unit="bytes"
     ),
-    "grace_seconds": SettingWords(
+    "grace_seconds": SettingLabel(
         label="Grace of files", about="A file that nothing reaches is condemned, and deleted after so long.", unit="s"
     ),
-    "object_grace_seconds": SettingWords(
+    "object_grace_seconds": SettingLabel(
         label="Grace of objects", about="An object younger than this is never deleted.", unit="s"
     ),
-    "retention_days": SettingWords(
+    "retention_days": SettingLabel(
         label="Days of history", about="Objects only of older commits are deleted; 0: none are.", unit="d"
     ),
 }
@@ -91,8 +91,8 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return validated settings. Raises CatalogRefused naming the invalid one."""
     if unknown := sorted(settings.keys() - NUMBERS.keys()):
         raise CatalogRefused(f"{unknown[0][:60]!r} cannot be set: there are {', '.join(NUMBERS)}")
-    told = {name: int(value) if isinstance(value, bool) else value for name, value in settings.items()}
-    fields = Fields("policy", told)
+    values = {name: int(value) if isinstance(value, bool) else value for name, value in settings.items()}
+    fields = Fields("policy", values)
     try:
         checked: dict[str, Any] = {name: fields.integer(name, *NUMBERS[name]) for name in settings}
     except InvalidMessage as error:

@@ -26,7 +26,7 @@ def job_sections(job: Job) -> list[Section]:
 
 def compaction_sections(row: Compaction) -> list[Section]:
     """Return the input and the outcome of a compaction."""
-    basis = row.basis or {}
+    base_version = row.base_version or {}
     branch = f"{row.repository}/{row.branch_name}"
     return [
         Facts(
@@ -44,8 +44,8 @@ def compaction_sections(row: Compaction) -> list[Section]:
         Facts(
             title="What it rests on",
             rows=[
-                ("Head", basis.get("head", "")[:16] or show.NOTHING),
-                ("Snapshot", (basis.get("snapshot") or "")[:16] or "none: the head's state is the base"),
+                ("Head", base_version.get("head", "")[:16] or show.NOTHING),
+                ("Snapshot", (base_version.get("snapshot") or "")[:16] or "none: the head's state is the base"),
                 ("Sealed tokens", show.count_text(row.token_count)),
                 ("Rows in them", show.count_text(row.row_count)),
                 ("Run", row.run_key or "gone from the store"),

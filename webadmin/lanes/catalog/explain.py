@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.lanes.catalog.jobs import KIND
 from engine.lanes.catalog.plan.sensor import Budget, Decision, decide
 from engine.schedule.explain import Explanation, explain_place
-from engine.schedule.progress import count_words
+from engine.schedule.progress import count_text
 from webadmin.lanes.catalog.branch_loads import WatchedBranch, budgets_of, watched_branches
 from webadmin.lanes.catalog.compaction_policies import policy_of, sensor_policy
 from webadmin.lanes.catalog.lane_models import Compaction
@@ -50,9 +50,9 @@ def explain_repository(name: str) -> list[Explanation]:
 def _repository(repository: Repository) -> Explanation:
     now = standings([repository])[repository.pk]
     counts = (
-        (now.wanted, f"{count_words(now.wanted, 'branch')} worth compacting"),
-        (now.sealed_tokens, count_words(now.sealed_tokens, "sealed token")),
-        (now.failed, f"{count_words(now.failed, 'compaction')} failed within the last hour"),
+        (now.wanted, f"{count_text(now.wanted, 'branch')} worth compacting"),
+        (now.sealed_tokens, count_text(now.sealed_tokens, "sealed token")),
+        (now.failed, f"{count_text(now.failed, 'compaction')} failed within the last hour"),
     )
     waits = [text for count, text in counts if count]
     paused = pauses_of(lane=KIND, tenant=repository.tenant, level=0, planning=True)

@@ -90,9 +90,9 @@ class BranchWatch(models.Model):
 class Compaction(models.Model):
     """A compaction of a branch, from the seal to its end; these rows are the history.
 
-    ``basis`` is the base version of its build. ``run_key`` is the run with the rows of its tokens while that is in the
-    store. ``build_id`` is the row that records since when it may have written files. An open compaction whose job was
-    parked already has ``ended_because``.
+    ``base_version`` is the base version of its build. ``run_key`` is the run with the rows of its tokens while that is
+    in the store. ``build_id`` is the row that records since when it may have written files. An open compaction whose
+    job was parked already has ``ended_because``.
     """
 
     repository = models.ForeignKey(
@@ -105,7 +105,7 @@ class Compaction(models.Model):
     cause = models.CharField(max_length=REASON_MAX)
     is_ordered = models.BooleanField(default=False)
     build_id = models.BigIntegerField()
-    basis = models.JSONField(null=True)
+    base_version = models.JSONField(null=True)
     base = ByteOrderedField(max_length=ID_LENGTH, blank=True)
     head_metarange = ByteOrderedField(max_length=ID_LENGTH, blank=True)
     run_key = ByteOrderedField(max_length=KEY_MAX, blank=True)

@@ -222,14 +222,14 @@ class Tag(models.Model):
 class Build(models.Model):
     """An open build: records since when it may have written files that nothing references yet; deleted when it ends.
 
-    ``basis`` is its base version. A build whose ``heartbeat_ms`` has expired has died with its process; the build of a
-    compaction is open as long as the compaction.
+    ``base_version`` is its base version. A build whose ``heartbeat_ms`` has expired has died with its process; the
+    build of a compaction is open as long as the compaction.
     """
 
     repository_id = models.BigIntegerField()
     branch_id = models.BigIntegerField(null=True)
     kind = models.CharField(max_length=10, choices=Why)
-    basis = models.JSONField(default=dict)
+    base_version = models.JSONField(default=dict)
     begun_ms = models.BigIntegerField()
     heartbeat_ms = models.BigIntegerField()
 

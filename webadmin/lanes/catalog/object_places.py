@@ -18,7 +18,7 @@ from webadmin.lanes.catalog.models import Repository
 from webadmin.lanes.catalog.places import catalog_store, data_prefix_of, folder_of
 
 DATA = "data/"
-TOLD = 200
+ADDRESS_SHOWN_MAX = 200
 
 
 def address_of(repository: Repository, physical_address: str) -> tuple[str, bool]:
@@ -31,7 +31,7 @@ def address_of(repository: Repository, physical_address: str) -> tuple[str, bool
     try:
         check_key("link", address)
     except InvalidKey as error:
-        raise AddressRefused(f"{physical_address[:TOLD]!r}: {error.reason}") from error
+        raise AddressRefused(f"{physical_address[:ADDRESS_SHOWN_MAX]!r}: {error.reason}") from error
     return address, True
 
 
@@ -45,7 +45,7 @@ def object_at(repository: Repository, value: ObjectEntry) -> tuple[ObjectStore, 
     if not value.is_relative:
         return tenants_store(repository), key_in_tenants_folder(repository, value.address)
     if not value.address.startswith(DATA):
-        raise AddressRefused(f"{value.address[:TOLD]!r} is not among the repository's objects")
+        raise AddressRefused(f"{value.address[:ADDRESS_SHOWN_MAX]!r} is not among the repository's objects")
     return catalog_store(), folder_of(repository) + value.address
 
 
@@ -61,15 +61,14 @@ def key_in_tenants_folder(repository: Repository, url: str, *, is_prefix: bool =
     folder, path = unquote(below.path).rstrip("/") + "/", unquote(here.path)
     is_same_store = (below.scheme or "file", below.netloc) == (here.scheme or "file", here.netloc)
     if not is_same_store or here.query or here.fragment or not path.startswith(folder):
-        raise AddressRefused(
-            f"{url[:TOLD]!r}: objects of {repository.tenant} lie below {shown_place_of_tenant(repository.tenant)}"
-        )
+        allowed = shown_place_of_tenant(repository.tenant)
+        raise AddressRefused(f"{url[:ADDRESS_SHOWN_MAX]!r}: objects of {repository.tenant} are in {allowed}")
     key = path.removeprefix(folder)
     try:
         if not (is_prefix and not key):
             check_key("import", key + "x" if is_prefix else key)
     except InvalidKey as error:
-        raise AddressRefused(f"{url[:TOLD]!r}: {error.reason}") from error
+        raise AddressRefused(f"{url[:ADDRESS_SHOWN_MAX]!r}: {error.reason}") from error
     return key
 
 

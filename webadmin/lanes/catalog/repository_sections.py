@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString
 
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.sections import Facts, Notice, Section, Table
-from webadmin.adminkit.setting_words import number_text
+from webadmin.adminkit.setting_labels import number_text
 from webadmin.base.access.models import AuditEntry
 from webadmin.base.database.dialect import clock_ms
 from webadmin.lanes.catalog.branch_loads import WatchedBranch, watched_branches
@@ -157,12 +157,12 @@ def branch_sections(row: Branch) -> list[Section]:
 
 def signals_text(signals: Sequence[tuple[str, float, float]]) -> str:
     """Return the signals that have reached their threshold."""
-    told = []
+    texts = []
     for name, value, limit in signals:
         setting = _WORDS_OF.get(name, name)
         reached = setting_value(setting, round(value))
-        told.append(f"{WORDS[setting].label}: {reached} of {setting_value(setting, round(limit))}")
-    return "; ".join(told) or show.NOTHING
+        texts.append(f"{WORDS[setting].label}: {reached} of {setting_value(setting, round(limit))}")
+    return "; ".join(texts) or show.NOTHING
 
 
 def staged_text(row: Branch) -> str:

@@ -32,7 +32,7 @@ class RetentionRule(models.Model):
     actor = models.CharField(max_length=ACTOR_MAX)
     why = models.CharField(max_length=WHY_MAX)
 
-    objects = ConfinedManager("tenant", rules_for_everybody=True)
+    objects = ConfinedManager("tenant", rules_for_all_tenants=True)
 
     class Meta:
         constraints = [
@@ -55,7 +55,7 @@ class LegalHold(models.Model):
     ended_at = models.DateTimeField(null=True)
     ended_by = models.CharField(max_length=ACTOR_MAX, blank=True)
 
-    objects = ConfinedManager("tenant", rules_for_everybody=True)
+    objects = ConfinedManager("tenant", rules_for_all_tenants=True)
 
     class Meta:
         constraints = [

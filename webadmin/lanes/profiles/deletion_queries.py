@@ -8,7 +8,7 @@ from django.db.models import Prefetch, QuerySet
 
 from engine.lanes.profiles.jobs import KIND
 from engine.schedule.model import JobState, ParkedKind
-from engine.schedule.progress import count_words
+from engine.schedule.progress import count_text
 from webadmin.lanes.profiles.deletion_models import DeleteRequest, DeletionCertificate
 from webadmin.lanes.profiles.masks import concerned, mask_of
 from webadmin.lanes.profiles.models import Block, DeleteState, Tombstone
@@ -49,7 +49,7 @@ class RequestProgress:
             (moving, "to be merged or rewritten: it takes workers that poll, and nothing paused"),
             (self.removed, "left the index, and their objects go when the deletion delay is over"),
         )
-        return tuple(f"{count_words(count, 'block')} {what}" for count, what in waits if count > 0)
+        return tuple(f"{count_text(count, 'block')} {what}" for count, what in waits if count > 0)
 
 
 def request_progress(request: DeleteRequest) -> RequestProgress:

@@ -22,11 +22,11 @@ from webadmin.lanes.profiles.quarantine_models import Quarantine
 from webadmin.lanes.profiles.services.retain import past_retention
 from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule import queries
+from webadmin.schedule.blockers import cap_words
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.errors import PolicyMissing
 from webadmin.schedule.explain import explain_source
 from webadmin.schedule.explain_places import pauses_of
-from webadmin.schedule.hindrances import cap_words
 from webadmin.schedule.models import LogHead
 from webadmin.schedule.polls.polling_workers import polling_worker_count
 
@@ -107,7 +107,7 @@ def _queue_facts(queue: LevelQueue) -> QueueFacts:
         byte_count=queue.byte_count,
         ready_at_ms=queue.ready_at_ms if queue.ready_at_ms is not None else now_ms,
         blocks_max=policy.blocks_max if policy else None,
-        remnant_bytes=policy.remnant_bytes if policy else 0,
+        partial_batch_bytes=policy.partial_batch_bytes if policy else 0,
         paused=pauses_of(lane=queue.lane, tenant=queue.tenant, level=queue.level, planning=True),
         is_schedule_full=0 < limits.queue_max <= live_jobs,
         polling_workers=polling_worker_count(),

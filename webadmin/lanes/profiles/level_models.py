@@ -15,8 +15,8 @@ class LevelQueue(models.Model):
     """The unowned blocks of one lane, tenant, shard and level; the sums save polls from reading the blocks.
 
     ``tenant`` is "" for segments. ``ready_at_ms`` is the moment from which a job can be made of them, null if the queue
-    is empty; ``priority_ms`` the position of that job among those of the tenant. ``is_noticed`` is set once a poll has
-    found the queue ready and its tenant awake (``TenantShare``); both change only under the head of the log.
+    is empty; ``priority_ms`` the position of that job among those of the tenant. ``is_marked_ready`` is set once a poll
+    has found the queue ready and its tenant awake (``TenantShare``); both change only under the head of the log.
     """
 
     lane = ByteOrderedField(max_length=LANE_MAX)
@@ -30,7 +30,7 @@ class LevelQueue(models.Model):
     ready_at_ms = models.BigIntegerField(null=True)
     priority_ms = models.BigIntegerField(null=True)
     served_at_ms = models.BigIntegerField(default=0)
-    is_noticed = models.BooleanField(default=False)
+    is_marked_ready = models.BooleanField(default=False)
 
     objects = ConfinedManager("tenant")
 
@@ -47,13 +47,13 @@ class LevelQueue(models.Model):
             # Queues that have become ready and are not noticed yet, the oldest first (poll).
             models.Index(
                 fields=["ready_at_ms", "id"],
-                condition=Q(block_count__gt=0, is_noticed=False),
+                condition=Q(block_count__gt=0, is_marked_ready=False),
                 name="level_queue_ready",
             ),
             # The first ready queue of this tenant (poll).
             models.Index(
                 fields=["lane", "tenant", "priority_ms", "id"],
-                condition=Q(block_count__gt=0, is_noticed=True),
+                condition=Q(block_count__gt=0, is_marked_ready=True),
                 name="level_queue_of_tenant",
             ),
         ]
@@ -67,7 +67,7 @@ class LevelPolicy(models.Model):
     """When the blocks of a level make a job: count, age of the oldest, spread of their creation, bytes (0: no limit).
 
     ``tenant`` "" is the default for tenants without a row, and for segments. ``result_bytes_max`` limits the size of a
-    result block. ``remnant_bytes`` above 0 lets small remnants of several shards be merged by one job
+    result block. ``partial_batch_bytes`` above 0 lets small partial batches of several shards be merged by one job
     (``engine.lanes.profiles.plan.consolidation``).
     """
 
@@ -79,10 +79,10 @@ class LevelPolicy(models.Model):
     spread_seconds = models.PositiveIntegerField()
     bytes_max = models.PositiveBigIntegerField(default=0)
     result_bytes_max = models.PositiveBigIntegerField(default=0)
-    remnant_bytes = models.PositiveBigIntegerField(default=0)
-    remnant_age_seconds = models.PositiveIntegerField(default=0)
+    partial_batch_bytes = models.PositiveBigIntegerField(default=0)
+    partial_batch_age_seconds = models.PositiveIntegerField(default=0)
 
-    objects = ConfinedManager("tenant", rules_for_everybody=True)
+    objects = ConfinedManager("tenant", rules_for_all_tenants=True)
 
     class Meta:
         verbose_name_plural = "level policies"

@@ -22,13 +22,12 @@ from engine.schedule.model import JobResult
 from webadmin.adminkit.overview import LaneOverview
 from webadmin.adminkit.sections import Section
 from webadmin.base.actions.action import ActionContext
-from webadmin.base.database.dialect import among, ask, ask_rows, together
+from webadmin.base.database.dialect import among, execute_deferred, pipeline, request_rows
 from webadmin.lanes.profiles.admin import block_page
 from webadmin.lanes.profiles.admin.overview import profiles_overview
 from webadmin.lanes.profiles.errors import BlockRefused
 from webadmin.lanes.profiles.explain import explain_blocks, explain_letters
 from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
-from webadmin.lanes.profiles.lone_blocks import lone_blocks, release_since
 from webadmin.lanes.profiles.masks import HIDING, JobMasks, job_masks
 from webadmin.lanes.profiles.models import AcceptedId, Block
 from webadmin.lanes.profiles.operator_queries import queued_blocks
@@ -40,6 +39,7 @@ from webadmin.lanes.profiles.samples import profile_samples
 from webadmin.lanes.profiles.services.insert_blocks import InternedNames, intern_names
 from webadmin.lanes.profiles.services.replace_blocks import Replacement
 from webadmin.lanes.profiles.services.return_blocks import return_blocks
+from webadmin.lanes.profiles.single_blocks import release_since, single_blocks
 from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.lanes import Accepted, Finished, Lane, LanePlans, PlanRequest, QueuedSources, Sample
 from webadmin.schedule.models import Job, Limits
@@ -74,7 +74,7 @@ class ProfilesLane(Lane):
         by_id = {job.id: job for job in jobs}
         sources: dict[int, dict[str, SourceObject]] = {job_id: {} for job_id in by_id}
         owned, values = among(Block, "owner_job_id", by_id)
-        held = ask(_OBJECTS.format(owned=owned), [fence, *values])()
+        held = execute_deferred(_OBJECTS.format(owned=owned), [fence, *values])()
         masks = job_masks(dict.fromkeys(by_id, fence), is_hiding=any(row[0] for row in held))
         for _, state, job_id, block_id, shard, ulid, key, size, metadata in held:
             if state != BlockState.OWNED:
@@ -107,10 +107,12 @@ class ProfilesLane(Lane):
         results = [_parsed(one) for one in finished]
         fences = {one.job.id: one.job.token for one in finished}
         owned, values = among(Block, "owner_job_id", fences)
-        with together():
-            asked_sources = ask(_SOURCES.format(owned=owned), [max(fences.values()), DATASET_PROFILES, *values])
-            asked_ids = _ask_taken_ids(results)
-        rows, taken = asked_sources(), asked_ids()
+        with pipeline():
+            pending_sources = execute_deferred(
+                _SOURCES.format(owned=owned), [max(fences.values()), DATASET_PROFILES, *values]
+            )
+            pending_ids = _request_taken_ids(results)
+        rows, taken = pending_sources(), pending_ids()
         sources = _sources_of(fences, rows)
         masks = job_masks(fences, is_hiding=any(row[0] for row in rows))
         checked = [
@@ -119,9 +121,9 @@ class ProfilesLane(Lane):
             else _accept_result(one.job, result, sources[one.job.id], masks[one.job.id])
             for one, result in zip(finished, results, strict=True)
         ]
-        for place, told in enumerate(checked):
-            if isinstance(told, Accepted):
-                ids = {(result.meta.shard, result.meta.id) for result in told.swap.results}
+        for place, checked_result in enumerate(checked):
+            if isinstance(checked_result, Accepted):
+                ids = {(result.meta.shard, result.meta.id) for result in checked_result.swap.results}
                 if known := ids & taken:
                     checked[place] = _refusal(ResultRefused(f"block id {min(known)[1]!r} was accepted before"))
                 taken |= ids  # of two results with the same id in one request only the first is accepted
@@ -137,7 +139,7 @@ class ProfilesLane(Lane):
         if plans is None:
             return ProfilesWrite(self, limits=limits)
         assert isinstance(plans, ProfilePlans)
-        return ProfilesWrite(self, policies=plans.policies, fronts=plans.fronts, noticed=plans.noticed, limits=limits)
+        return ProfilesWrite(self, policies=plans.policies, heads=plans.heads, noticed=plans.noticed, limits=limits)
 
     def has_waiting_sources(self) -> bool:
         return LevelQueue.objects.filter(block_count__gt=0).exists()
@@ -152,9 +154,9 @@ class ProfilesLane(Lane):
         }
 
     def bad_sources(self, place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
-        return lone_blocks(since_ms, accepted_ms)
+        return single_blocks(since_ms, accepted_ms)
 
-    def let_in(self, place: str, since_ms: int, order: ActionContext) -> list[OperationOutcome]:
+    def release_bad_sources(self, place: str, since_ms: int, order: ActionContext) -> list[OperationOutcome]:
         return release_since(since_ms, order)
 
     def queued(self, scope: Scope, now_ms: int) -> QueuedSources:
@@ -166,7 +168,7 @@ class ProfilesLane(Lane):
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         return block_page.blocks_of_job_tables(job.pk, job.source_count, now_ms)
 
-    def samples(self, things_max: int) -> Iterable[tuple[str, list[Sample]]]:
+    def samples(self, samples_max: int) -> Iterable[tuple[str, list[Sample]]]:
         return profile_samples()
 
     def queue_rows(self) -> QuerySet[LevelQueue]:
@@ -266,15 +268,15 @@ def _refusal(error: Exception) -> FailureReason:
     return FailureReason(error_class=type(error).__name__, message=str(error))
 
 
-def _ask_taken_ids(results: Iterable[ProfileMergeResult | FailureReason]) -> Callable[[], set[tuple[int, str]]]:
+def _request_taken_ids(results: Iterable[ProfileMergeResult | FailureReason]) -> Callable[[], set[tuple[int, str]]]:
     """Query which of the results' ids, with their shards, are in the ledger.
 
     The results are not checked yet; strings that cannot be ids are left out.
     """
-    told = [result for result in results if isinstance(result, ProfileMergeResult)]
-    ids = {block.id for result in told for block in result.blocks if block.id.isascii() and block.id.isalnum()}
+    complete = [result for result in results if isinstance(result, ProfileMergeResult)]
+    ids = {block.id for result in complete for block in result.blocks if block.id.isascii() and block.id.isalnum()}
     if not ids:
         return set
     wanted, values = among(AcceptedId, "ulid", ids)
-    rows = ask_rows(AcceptedId, ("shard", "ulid"), f"WHERE {wanted}", values)
+    rows = request_rows(AcceptedId, ("shard", "ulid"), f"WHERE {wanted}", values)
     return lambda: set(rows())

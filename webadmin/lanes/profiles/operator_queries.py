@@ -32,7 +32,7 @@ from webadmin.lanes.profiles.models import (
     RemovalCause,
     Tombstone,
 )
-from webadmin.lanes.profiles.planning.level_policies import EVERYBODY
+from webadmin.lanes.profiles.planning.level_policies import ALL_TENANTS
 from webadmin.lanes.profiles.states import LIVE_STATES, BlockState
 from webadmin.schedule.lanes import QueuedSources
 
@@ -172,7 +172,7 @@ def level_queues(now_ms: int) -> list[LevelQueues]:
 
 def queues_for_list(now_ms: int) -> QuerySet[LevelQueue]:
     """Return queues annotated with their policy's numbers (null: no policy for this lane and level)."""
-    mine = LevelPolicy.objects.filter(Q(tenant=OuterRef("tenant")) | Q(tenant=EVERYBODY), lane=OuterRef("lane"))
+    mine = LevelPolicy.objects.filter(Q(tenant=OuterRef("tenant")) | Q(tenant=ALL_TENANTS), lane=OuterRef("lane"))
     policy = mine.filter(level=OuterRef("level")).order_by("-tenant")  # a tenant's own row sorts first
     return LevelQueue.objects.annotate(
         now_ms=Value(now_ms, BigIntegerField()),

@@ -21,7 +21,7 @@ from webadmin.lanes.profiles.models import (
     Tombstone,
 )
 from webadmin.lanes.profiles.quarantine_models import Quarantine
-from webadmin.lanes.profiles.services.count_happenings import GROUPS, LETTERS, OBJECTS, REPEATED, totals
+from webadmin.lanes.profiles.services.event_totals import GROUPS, LETTERS, OBJECTS, REPEATED, totals
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.lanes import Sample
 
@@ -68,9 +68,9 @@ def _index() -> Iterator[tuple[str, list[Sample]]]:
     sums = pending.order_by().aggregate(all=Count("id"), due=Count("id", filter=is_due), oldest=Min("eligible_at_ms"))
     yield "lithify_tombstones", [(("waiting",), sums["all"] - sums["due"]), (("due",), sums["due"])]
     yield "lithify_tombstone_oldest_due_seconds", [((), _age(sums["oldest"], now_ms))]
-    asked = DeleteRequest.objects.filter(state=DeleteState.HIDDEN)
-    late = late_requests(asked, now_ms).count()
-    yield "lithify_delete_requests", [(("in_time",), asked.count() - late), (("late",), late)]
+    hidden = DeleteRequest.objects.filter(state=DeleteState.HIDDEN)
+    late = late_requests(hidden, now_ms).count()
+    yield "lithify_delete_requests", [(("in_time",), hidden.count() - late), (("late",), late)]
     letters = DeadLetter.objects.filter(state=LetterState.WAITING).order_by()
     waiting = letters.aggregate(count=Count("id"), oldest=Min("written_at_ms"))
     yield "lithify_dead_letters", [((), waiting["count"])]

@@ -18,7 +18,7 @@ from webadmin.schedule.register import BAD_OUTCOMES, is_kind
 
 ROUND_MS = 30_000
 LARGE_JOBS_MAX = 100
-LONE_BLOCKS_MAX = 200
+SINGLE_BLOCKS_MAX = 200
 """Maximum number of jobs in one round of isolation; the next round, seconds later, takes others."""
 
 
@@ -32,10 +32,10 @@ def evicted_jobs() -> list[Job]:
     evicted = evicted.select_related("split_from")  # a group of another lane is never split
     large = evicted.filter(source_count__gt=1).order_by("added_at_ms", "id")
     alone = evicted.filter(source_count__lte=1).order_by("-assigned_at_ms", "-id")
-    return [*_turn_of(large, LARGE_JOBS_MAX), *_turn_of(alone, LONE_BLOCKS_MAX)]
+    return [*_batch_of_round(large, LARGE_JOBS_MAX), *_batch_of_round(alone, SINGLE_BLOCKS_MAX)]
 
 
-def _turn_of(jobs: QuerySet[Job], count_max: int) -> QuerySet[Job]:
+def _batch_of_round(jobs: QuerySet[Job], count_max: int) -> QuerySet[Job]:
     """Return all of the jobs, or the next ``count_max`` ones in every interval of ``ROUND_MS``."""
     pages = -(-jobs.count() // count_max)
     first = (read_time().wall_ms // ROUND_MS % pages) * count_max if pages else 0

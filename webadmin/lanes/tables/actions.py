@@ -22,7 +22,7 @@ from webadmin.lanes.tables.errors import TableRefused
 from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOrder, DataSource, Policy
 from webadmin.lanes.tables.plan_preview import Preview, preview
 from webadmin.lanes.tables.policy_fields import form_values
-from webadmin.lanes.tables.policy_words import NUMBER_WORDS, setting_text
+from webadmin.lanes.tables.policy_labels import NUMBER_LABELS, setting_text
 from webadmin.lanes.tables.segment_view import Interval, merged
 from webadmin.lanes.tables.services.orders import end_orders, order_chunks, release_files, retry_chunks
 from webadmin.lanes.tables.services.sources import alter_table
@@ -85,7 +85,7 @@ def _altered(outcomes: Sequence[TableOutcome], is_dry_run: bool) -> dict[str, An
 
 
 def _label(name: str) -> str:
-    return NUMBER_WORDS[name].label
+    return NUMBER_LABELS[name].label
 
 
 def _compared(source: DataSource, before: Policy, after: Policy) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def _compared(source: DataSource, before: Policy, after: Policy) -> dict[str, An
     except (SnapshotRefused, TableRefused) as error:
         return {"notes": [f"Nothing can be planned: {error}"]}
     plan = [{"what": what, "as_it_is": said(now), "with_these_settings": said(then)} for what, said in PLAN_ROWS]
-    tasks = sorted(then.told.plan.tasks, key=lambda task: -task.priority)[:TASKS_SHOWN]
+    tasks = sorted(then.forecast.plan.tasks, key=lambda task: -task.priority)[:TASKS_SHOWN]
     shown = [
         {
             "from": show.moment_text(task.start_ms),
@@ -112,15 +112,15 @@ def _compared(source: DataSource, before: Policy, after: Policy) -> dict[str, An
 
 
 PLAN_ROWS: Sequence[tuple[str, Callable[[Preview], object]]] = (
-    ("Tasks", lambda one: show.count_text(len(one.told.plan.tasks))),
-    ("Chunks rewritten", lambda one: show.count_text(one.told.chunks)),
-    ("Segments read", lambda one: show.count_text(one.told.segments_in)),
-    ("Segments written", lambda one: show.count_text(one.told.segments_out)),
-    ("Bytes in", lambda one: show.size_text(one.told.bytes_in)),
-    ("Bytes out, about", lambda one: show.size_text(one.told.bytes_in)),
-    ("Cost", lambda one: show.size_text(one.told.cost)),
+    ("Tasks", lambda one: show.count_text(len(one.forecast.plan.tasks))),
+    ("Chunks rewritten", lambda one: show.count_text(one.forecast.chunks)),
+    ("Segments read", lambda one: show.count_text(one.forecast.segments_in)),
+    ("Segments written", lambda one: show.count_text(one.forecast.segments_out)),
+    ("Bytes in", lambda one: show.size_text(one.forecast.bytes_in)),
+    ("Bytes out, about", lambda one: show.size_text(one.forecast.bytes_in)),
+    ("Cost", lambda one: show.size_text(one.forecast.cost)),
     ("Worth it, and left alone", lambda one: show.count_text(one.put_off)),
-    ("Rewritten again by the next plan", lambda one: show.count_text(len(one.told.again))),
+    ("Rewritten again by the next plan", lambda one: show.count_text(len(one.forecast.again))),
 )
 """Rows of the comparison of two plans: label and value."""
 
@@ -146,20 +146,20 @@ def _notes(now: Preview, then: Preview, before: Policy, after: Policy) -> list[s
         notes.append("Chunks are others then: all are looked at anew, and tasks that wait are made anew.")
     if after.roll_up is not None:
         notes.append("Rows are rolled up: fewer bytes are written than were read.")
-    if then.told.segments_out > then.told.segments_in:
+    if then.forecast.segments_out > then.forecast.segments_in:
         notes.append("There would be more segments than now: segments across chunks are cut.")
-    if then.told.again:
+    if then.forecast.again:
         notes.append(f"This does not come to rest: {again_words(then)}")
-    if after.bytes_per_day and then.told.bytes_in:
-        days = -(-then.told.bytes_in // after.bytes_per_day)
+    if after.bytes_per_day and then.forecast.bytes_in:
+        days = -(-then.forecast.bytes_in // after.bytes_per_day)
         notes.append(f"The budget of a day lets this be done in {show.counted(days, 'day')} at best.")
     return notes
 
 
 def again_words(found: Preview) -> str:
     """Return text on the chunks that the next plan would compact again, and why."""
-    shown = [f"{format_time(chunk.start_ms)} ({chunk.reason})" for chunk in found.told.again[:AGAIN_SHOWN]]
-    more = len(found.told.again) - len(shown)
+    shown = [f"{format_time(chunk.start_ms)} ({chunk.reason})" for chunk in found.forecast.again[:AGAIN_SHOWN]]
+    more = len(found.forecast.again) - len(shown)
     return "; ".join(shown) + (f"; and {show.count_text(more)} more" if more else "")
 
 

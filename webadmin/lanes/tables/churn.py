@@ -27,7 +27,7 @@ class Day:
     """One day in UTC: bytes registered, and bytes of chunks that tasks read and wrote."""
 
     start_ms: int
-    came_in: int
+    arrived_bytes: int
     read: int
     written: int
 
@@ -51,10 +51,10 @@ def read_churn(source: DataSource) -> Churn:
     """Return the recent rewrites of a table, from its latest tasks and registrations."""
     now_ms = dialect.clock_ms()
     first_ms = now_ms - now_ms % DAY_MS - (DAYS - 1) * DAY_MS
-    came_in: defaultdict[int, int] = defaultdict(int)
+    arrived_bytes: defaultdict[int, int] = defaultdict(int)
     newest = Registration.objects.filter(source=source).order_by("-id").values_list("at_ms", "byte_count")
     for at_ms, size in newest[:RECENT_MAX]:
-        came_in[at_ms - at_ms % DAY_MS] += size
+        arrived_bytes[at_ms - at_ms % DAY_MS] += size
     read: defaultdict[int, int] = defaultdict(int)
     written: defaultdict[int, int] = defaultdict(int)
     commits: Counter[tuple[int, int]] = Counter()
@@ -70,7 +70,8 @@ def read_churn(source: DataSource) -> Churn:
     starts = [first_ms + place * DAY_MS for place in reversed(range(DAYS))]
     return Churn(
         days=tuple(
-            Day(start_ms=start, came_in=came_in[start], read=read[start], written=written[start]) for start in starts
+            Day(start_ms=start, arrived_bytes=arrived_bytes[start], read=read[start], written=written[start])
+            for start in starts
         ),
         again=tuple(again),
         read_again=read_again,

@@ -16,7 +16,7 @@ from engine.lanes.tables.plan.model import (
     QueuedTask,
     StoredChunk,
 )
-from engine.lanes.tables.plan.model import Chunk as LookedChunk
+from engine.lanes.tables.plan.model import Chunk as AnalysedChunk
 from engine.lanes.tables.plan.model import TaskState as QueueState
 from engine.lanes.tables.plan.policy import QueueLimits
 from engine.lanes.tables.plan.snapshots import CycleSnapshot, SourceSnapshot
@@ -39,15 +39,15 @@ _TUPLES = ("keys", "shared", "shared_tombstones")
 class CycleView:
     """The snapshot of a cycle, and what applying its decisions needs: chunk rows by start, open tasks by name.
 
-    ``turn`` and ``changes`` (by chunk) detect concurrent changes. ``is_rest`` is set if more chunks have changed than
-    one cycle analyses.
+    ``revision`` and ``changes`` (by chunk) detect concurrent changes. ``is_rest`` is set if more chunks have changed
+    than one cycle analyses.
     """
 
     snapshot: CycleSnapshot
-    turn: int
+    revision: int
     chunks: Mapping[int, Chunk]
     tasks: Mapping[str, Task]
-    looked_at: Collection[int]
+    examined: Collection[int]
     is_rest: bool
     budget_left: int | None
 
@@ -67,27 +67,27 @@ def read_cycle(source: DataSource, *, room: int) -> CycleView:
     segments, extents = closure(row, policy.granularity, intervals)
     rows = _rows(row, policy.granularity, extents, tasks.values(), own.waiting_max)
     queue = queue_of(tasks.values())
-    told = SourceSnapshot(
+    source_snapshot = SourceSnapshot(
         source=str(row.id),
         policy=policy,
         segments=tuple(segments),
         extents=tuple(Extent(start_ms=start, end_ms=end) for start, end in extents),
-        rows=tuple(stored(chunk) for chunk in rows.values() if chunk.looked),
+        rows=tuple(stored(chunk) for chunk in rows.values() if chunk.analysis),
         latest_end_ms=latest_end(row),
         urgent=_urgent(row, rows.values()),
     )
     snapshot = CycleSnapshot(
-        now_ms=now_ms, sources=(told,), tasks=tuple(queue), limits=queue_limits(own, tasks.values(), room)
+        now_ms=now_ms, sources=(source_snapshot,), tasks=tuple(queue), limits=queue_limits(own, tasks.values(), room)
     )
-    looked_at = {
+    examined = {
         start for start, chunk in rows.items() if any(low <= start and chunk.end_ms <= high for low, high in extents)
     }
     return CycleView(
         snapshot=snapshot,
-        turn=row.turn,
+        revision=row.revision,
         chunks=rows,
         tasks=tasks,
-        looked_at=looked_at,
+        examined=examined,
         is_rest=len(changed) >= CHUNKS_MAX,
         budget_left=budget_left(own),
     )
@@ -99,7 +99,7 @@ def _changed(source: DataSource, now_ms: int) -> list[Chunk]:
     These are changed chunks, chunks whose state may change with time alone, and chunks worth compacting without an open
     task.
     """
-    due = Q(is_dirty=True) | Q(look_again_ms__lte=now_ms)
+    due = Q(is_dirty=True) | Q(recheck_ms__lte=now_ms)
     chunks = Chunk.objects.filter(source=source).order_by("start_ms")
     changed = list(chunks.filter(due)[:CHUNKS_MAX])
     return changed + list(chunks.exclude(due).filter(WITHOUT_TASK)[: CHUNKS_MAX - len(changed)])
@@ -123,7 +123,7 @@ def _rows(
     best = list(put_off.order_by("-priority", "-end_ms", "start_ms")[:waiting_max])
     rows |= {chunk.start_ms: chunk for chunk in best} | _within(source, stretches)
     fresh = list(rows.values())
-    while shared := {key for chunk in fresh for key in chunk.looked.get("shared", ())}:
+    while shared := {key for chunk in fresh for key in chunk.analysis.get("shared", ())}:
         ties = Segment.objects.filter(id__in=shared).values_list("start_ms", "end_ms").distinct()
         tied = _within(source, [granularity.hull(start, end) for start, end in ties])
         fresh = [chunk for start, chunk in tied.items() if start not in rows]
@@ -216,7 +216,7 @@ def stored(row: Chunk) -> StoredChunk:
     """Return a chunk's row as the planner sees it."""
     return StoredChunk(
         source=str(row.source_id),
-        chunk=looked_chunk(row.looked),
+        chunk=analysed_chunk(row.analysis),
         state=ChunkState(row.state),
         fp=row.fingerprint,
         task=row.task.name if row.task is not None and row.task.state == TaskState.OPEN else "",
@@ -224,16 +224,16 @@ def stored(row: Chunk) -> StoredChunk:
         outputs_fp=row.outputs_fingerprint,
         failures=row.failures,
         quarantined=row.quarantine_reason if row.is_quarantined else "",
-        look_again_ms=row.look_again_ms,
+        recheck_ms=row.recheck_ms,
     )
 
 
-def looked_chunk(told: Mapping[str, Any]) -> LookedChunk:
+def analysed_chunk(data: Mapping[str, Any]) -> AnalysedChunk:
     """Return the analysis of a chunk from its JSON form."""
-    lists = {name: tuple(told[name]) for name in _TUPLES}
-    return LookedChunk(**{**told, **lists, "action": Action(told["action"])})
+    lists = {name: tuple(data[name]) for name in _TUPLES}
+    return AnalysedChunk(**{**data, **lists, "action": Action(data["action"])})
 
 
-def looked_json(chunk: LookedChunk) -> dict[str, Any]:
+def analysis_json(chunk: AnalysedChunk) -> dict[str, Any]:
     """Return the analysis of a chunk in the JSON form that a row stores."""
     return asdict(chunk)

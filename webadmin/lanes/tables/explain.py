@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.lanes.tables.jobs import KIND
 from engine.schedule.explain import Explanation, explain_place
 from engine.schedule.model import JobState
-from engine.schedule.progress import count_words
+from engine.schedule.progress import count_text
 from webadmin.adminkit.formatting import moment_text, size_text
 from webadmin.lanes.tables.cycle_view import budget_left
 from webadmin.lanes.tables.models import BadFile, Chunk, DataSource, Policy, Segment
@@ -25,8 +25,8 @@ def explain_path(path: str, source: DataSource | None = None) -> list[Explanatio
     held = BadFile.objects.filter(path=path, segment=None, released_at_ms=None).select_related("source")
     if source is not None:
         found, held = found.filter(source=source), held.filter(source=source)
-    told = [explain_segment(row) for row in found.order_by("id")[:FOUND_MAX]] if path else []
-    return told + [_bad(row) for row in held[:FOUND_MAX]]
+    explanations = [explain_segment(row) for row in found.order_by("id")[:FOUND_MAX]] if path else []
+    return explanations + [_bad(row) for row in held[:FOUND_MAX]]
 
 
 def explain_table(name: str) -> list[Explanation]:
@@ -38,7 +38,7 @@ def explain_table(name: str) -> list[Explanation]:
 def _table(source: DataSource) -> Explanation:
     now = standings([source])[source.id]
     counts = ((now.unstable, "worth compacting"), (now.deferred, "deferred"), (now.quarantined, "set aside"))
-    waits = [f"{count_words(count, 'chunk')} {what}" for count, what in counts if count > 0]
+    waits = [f"{count_text(count, 'chunk')} {what}" for count, what in counts if count > 0]
     stuck = f"nothing of it is planned: {source.refusal}" if source.refusal else ""
     if source.publish_error:
         stuck = f"readers see an old state, its manifest cannot be written: {source.publish_error}"
@@ -52,7 +52,7 @@ def explain_segment(row: Segment) -> Explanation:
     """Explain one file."""
     subject = f"File {row.path} of {row.source}"
     if row.state == SegmentState.VISIBLE:
-        if row.came_in > row.source.published:
+        if row.added_sequence > row.source.published:
             return Explanation(
                 subject=subject,
                 state="coming",
@@ -100,7 +100,7 @@ def _state(chunk: Chunk) -> str:
 
 
 def _why(chunk: Chunk) -> str:
-    if not chunk.looked:
+    if not chunk.analysis:
         return "it was not looked at yet"
     why = chunk.reason or chunk.state
     return f"{why}; something came or went since" if chunk.is_dirty else why
@@ -142,5 +142,5 @@ def _next_of_task(task: Task) -> str:
         return f"{task} starts when it fits beside those that run; {task.passed} went before it"
     if task.job.state == JobState.PARKED:
         return f"the job of {task} is parked: {task.job.parked_reason}"
-    told = explain_job_row(task.job)
-    return f"the job of {task}, {task.job.name}, is {told.state} ({told.why})"
+    explanation = explain_job_row(task.job)
+    return f"the job of {task}, {task.job.name}, is {explanation.state} ({explanation.why})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.schedule.progress import count_words, first_names, seconds_text
+from engine.schedule.progress import count_text, first_names, seconds_text
 from webadmin.lanes.tables.models import Chunk, DataSource
 from webadmin.lanes.tables.standing import SourceStanding, standings, stuck_counts
 from webadmin.schedule.lanes import Trouble, Waiting
@@ -42,15 +42,15 @@ def table_troubles() -> list[Trouble]:
     found = []
     if count := DataSource.objects.filter(is_paused=False).exclude(refusal="").count():
         remedy = "read the reason on the page of the table, or with manage.py tables status"
-        found.append(Trouble("tables_refused", f"{count_words(count, 'table')} not planned", remedy))
+        found.append(Trouble("tables_refused", f"{count_text(count, 'table')} not planned", remedy))
     if count := DataSource.objects.exclude(publish_error="").count():
-        text = f"{count_words(count, 'table')} with readers behind: the manifest cannot be written"
+        text = f"{count_text(count, 'table')} with readers behind: the manifest cannot be written"
         found.append(Trouble("tables_unpublished", text, "check the store of the table; the write is tried again"))
     if count := Chunk.objects.filter(is_quarantined=True).count():
-        text = f"{count_words(count, 'chunk')} of tables set aside after failures"
+        text = f"{count_text(count, 'chunk')} of tables set aside after failures"
         found.append(Trouble("chunks_set_aside", text, "repair the cause, then release them on the page of the table"))
     if count := stuck_counts().total():
-        text = f"{count_words(count, 'chunk')} of tables stuck: worth compacting, and of no task"
+        text = f"{count_text(count, 'chunk')} of tables stuck: worth compacting, and of no task"
         remedy = "read the reason with manage.py tables explain, then plan the table with manage.py tables plan"
         found.append(Trouble("chunks_stuck", text, remedy))
     return found
@@ -62,6 +62,6 @@ def tables_kept(tenant: str) -> list[str]:
     if not names:
         return []
     return [
-        f"{count_words(len(names), 'table')} ({first_names(names)}): not hidden and not rewritten. Rows, files and "
+        f"{count_text(len(names), 'table')} ({first_names(names)}): not hidden and not rewritten. Rows, files and "
         "timelines stay as they are; delete their files where they lie."
     ]

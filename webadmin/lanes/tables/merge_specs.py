@@ -107,40 +107,40 @@ def check_result(spec: TableMergeSpec, planned: PlannedTask, result: TableMergeR
     for segment in planned.segments:
         if segment.state == SegmentState.QUARANTINED:
             raise ResultRefused(f"its source {segment.path!r} is in quarantine")
-    told = {chunk.start_ms: chunk for chunk in result.chunks}
+    results = {chunk.start_ms: chunk for chunk in result.chunks}
     if [(one.start_ms, one.end_ms) for one in spec.chunks] != [(one.start_ms, one.end_ms) for one in result.chunks]:
         raise ResultRefused(f"it has {len(result.chunks)} chunks that are not the {len(spec.chunks)} of the job")
     for chunk in spec.chunks:
-        _check_chunk(spec, chunk, told[chunk.start_ms])
+        _check_chunk(spec, chunk, results[chunk.start_ms])
     rows = {file.path: file.rows for chunk in spec.chunks for file in chunk.files}
     read = sum(chunk.rows_read for chunk in result.chunks)
     if read != sum(rows.values()):
         raise ResultRefused(f"it read {read} rows, its sources have {sum(rows.values())}")
-    return told
+    return results
 
 
-def _check_chunk(spec: TableMergeSpec, chunk: TableChunk, told: ChunkResult) -> None:
+def _check_chunk(spec: TableMergeSpec, chunk: TableChunk, result: ChunkResult) -> None:
     where = f"chunk {chunk.start_ms}"
-    if set(told.sources) != {file.path for file in chunk.files} or len(told.sources) != len(chunk.files):
-        raise ResultRefused(f"{where}: it merged {len(told.sources)} files, not the job's {len(chunk.files)}")
+    if set(result.sources) != {file.path for file in chunk.files} or len(result.sources) != len(chunk.files):
+        raise ResultRefused(f"{where}: it merged {len(result.sources)} files, not the job's {len(chunk.files)}")
     whole = sum(file.rows for file in chunk.files if file.whole)
-    if told.rows_read < whole or (told.rows_read != whole and all(file.whole for file in chunk.files)):
-        raise ResultRefused(f"{where}: it read {told.rows_read} rows, its sources have {whole}")
-    if told.rows_written > told.rows_read or (spec.roll_up is None and told.rows_written != told.rows_read):
-        raise ResultRefused(f"{where}: it read {told.rows_read} rows and wrote {told.rows_written}")
-    if told.rows_read and not told.rows_written:
-        raise ResultRefused(f"{where}: it read {told.rows_read} rows and wrote none")
-    _check_outputs(spec, chunk, told, where)
+    if result.rows_read < whole or (result.rows_read != whole and all(file.whole for file in chunk.files)):
+        raise ResultRefused(f"{where}: it read {result.rows_read} rows, its sources have {whole}")
+    if result.rows_written > result.rows_read or (spec.roll_up is None and result.rows_written != result.rows_read):
+        raise ResultRefused(f"{where}: it read {result.rows_read} rows and wrote {result.rows_written}")
+    if result.rows_read and not result.rows_written:
+        raise ResultRefused(f"{where}: it read {result.rows_read} rows and wrote none")
+    _check_outputs(spec, chunk, result, where)
 
 
-def _check_outputs(spec: TableMergeSpec, chunk: TableChunk, told: ChunkResult, where: str) -> None:
+def _check_outputs(spec: TableMergeSpec, chunk: TableChunk, result: ChunkResult, where: str) -> None:
     counts: defaultdict[str, int] = defaultdict(int)
-    for file in told.outputs:
+    for file in result.outputs:
         counts[file.path.rpartition("/")[0]] += 1
-    if stranger := counts.keys() - chunk.folders().keys():
-        raise ResultRefused(f"{where}: it wrote into {min(stranger)!r}, where no source lies")
+    if unknown := counts.keys() - chunk.folders().keys():
+        raise ResultRefused(f"{where}: it wrote into {min(unknown)!r}, where no source lies")
     own = {spec.output_path(chunk, folder, number) for folder, count in counts.items() for number in range(count)}
-    for file in told.outputs:
+    for file in result.outputs:
         if file.path not in own:
             raise ResultRefused(f"{where}: {file.path!r} is not named after this job and its token")
         low, high = file.min_time_ms, file.max_time_ms

@@ -42,8 +42,8 @@ class DataSource(models.Model):
     (base64); ``partition_columns`` are those that exist only in folder names. ``time_unit`` is the unit of an integer
     time column. ``sequence`` numbers the changes visible to readers; ``published`` is the sequence that the pointer
     names. A writer of manifests has exclusive access until ``publisher_until_ms``. ``refusal`` is why nothing is
-    planned, "" if planning works. ``is_dirty`` requests a controller cycle, ``look_again_ms`` is when time alone
-    requires one. ``turn`` is incremented by each change of chunks and tasks: a controller that read an older value
+    planned, "" if planning works. ``is_dirty`` requests a controller cycle, ``recheck_ms`` is when time alone
+    requires one. ``revision`` is incremented by each change of chunks and tasks: a controller that read an older value
     repeats its cycle.
     """
 
@@ -62,10 +62,10 @@ class DataSource(models.Model):
     published = models.PositiveBigIntegerField(default=0)
     publish_error = models.CharField(max_length=REASON_MAX, blank=True)
     publisher_until_ms = models.BigIntegerField(null=True)
-    look_again_ms = models.BigIntegerField(null=True)
-    turn = models.PositiveBigIntegerField(default=0)
+    recheck_ms = models.BigIntegerField(null=True)
+    revision = models.PositiveBigIntegerField(default=0)
     created_at = models.DateTimeField(auto_now_add=True)
-    looked_at_ms = models.BigIntegerField(null=True)
+    analysed_at_ms = models.BigIntegerField(null=True)
 
     objects = ConfinedManager("tenant")
 
@@ -115,7 +115,7 @@ class Policy(models.Model):
     running_cost_max = models.PositiveBigIntegerField(default=16_000 * MB)
     waiting_max = models.PositiveIntegerField(default=100)
     low_water = models.PositiveIntegerField(default=0)
-    patience = models.PositiveIntegerField(default=2)
+    skips_max = models.PositiveIntegerField(default=2)
     ageing_seconds = models.PositiveIntegerField(default=0)
     align = models.CharField(max_length=10, choices=ALIGN, default="touched")
     sort_columns = models.JSONField(default=list)
@@ -189,7 +189,7 @@ class Segment(models.Model):
     made_by = models.ForeignKey("tables.Task", null=True, on_delete=models.PROTECT, related_name="outputs")
     replaced_by = models.ForeignKey("tables.Task", null=True, on_delete=models.PROTECT, related_name="replaced")
     reason = models.CharField(max_length=REASON_MAX, blank=True)
-    came_in = models.PositiveBigIntegerField()
+    added_sequence = models.PositiveBigIntegerField()
     replaced_in = models.PositiveBigIntegerField(null=True)
     unlinked_at_ms = models.BigIntegerField(null=True)
     created_at_ms = models.BigIntegerField()
@@ -240,8 +240,8 @@ class Chunk(models.Model):
     """A chunk of a timeline: its last analysis, its state and the reason.
 
     ``version``, ``segment_count`` and ``digest`` identify the content analysed, ``fingerprint`` the policy, and
-    ``looked`` is the result. ``outputs`` are the segments that the last task wrote, ``task`` is the open task that owns
-    the chunk. ``is_dirty`` is set if segments were added, removed or replaced since.
+    ``analysis`` is the result. ``outputs`` are the segments that the last task wrote, ``task`` is the open task that
+    owns the chunk. ``is_dirty`` is set if segments were added, removed or replaced since.
     """
 
     source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="chunks", db_index=False)
@@ -256,7 +256,7 @@ class Chunk(models.Model):
     largest_bytes = models.PositiveBigIntegerField(default=0)
     digest = models.CharField(max_length=DIGEST_MAX, blank=True)
     priority = models.PositiveIntegerField(default=0)
-    looked = models.JSONField(default=dict)
+    analysis = models.JSONField(default=dict)
     cost = models.PositiveBigIntegerField(default=0)
     reason = models.CharField(max_length=REASON_MAX, blank=True)
     note = models.CharField(max_length=REASON_MAX, blank=True)
@@ -270,8 +270,8 @@ class Chunk(models.Model):
     changes = models.PositiveIntegerField(default=0)
     commits = models.PositiveIntegerField(default=0)
     committed_at_ms = models.BigIntegerField(null=True)
-    looked_at_ms = models.BigIntegerField(null=True)
-    look_again_ms = models.BigIntegerField(null=True)
+    analysed_at_ms = models.BigIntegerField(null=True)
+    recheck_ms = models.BigIntegerField(null=True)
 
     objects = ConfinedManager("source__tenant")
 

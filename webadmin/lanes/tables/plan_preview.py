@@ -24,14 +24,14 @@ SEGMENTS_MAX = 50_000
 class Preview:
     """Result of a preview. ``from_ms`` is the start of the part that was planned, None if it is the whole timeline."""
 
-    told: PlanForecast
+    forecast: PlanForecast
     segments: int
     from_ms: int | None
 
     @property
     def compacted(self) -> frozenset[int]:
         """Return the starts of chunks that would be rewritten."""
-        return frozenset(chunk.start_ms for task in self.told.plan.tasks for chunk in task.chunks)
+        return frozenset(chunk.start_ms for task in self.forecast.plan.tasks for chunk in task.chunks)
 
     @property
     def put_off(self) -> int:
@@ -39,8 +39,8 @@ class Preview:
 
         They share segments with chunks that are not compacted.
         """
-        worth = sum(chunk.action is Action.COMPACT for chunk in self.told.plan.chunks)
-        return worth - sum(chunk.action is Action.COMPACT for task in self.told.plan.tasks for chunk in task.chunks)
+        worth = sum(chunk.action is Action.COMPACT for chunk in self.forecast.plan.chunks)
+        return worth - sum(chunk.action is Action.COMPACT for task in self.forecast.plan.tasks for chunk in task.chunks)
 
 
 def preview(source: DataSource, policy: Policy, *, segments_max: int = SEGMENTS_MAX) -> Preview:
@@ -50,10 +50,10 @@ def preview(source: DataSource, policy: Policy, *, segments_max: int = SEGMENTS_
     """
     rules = policy_of(policy, excluded_of(source))
     segments, from_ms = _segments(source, granularity_of(policy), segments_max)
-    told = forecast_plan(
+    forecast = forecast_plan(
         str(source), segments, rules, now_ms=dialect.clock_ms(), outputs=_outputs(source, rules, from_ms)
     )
-    return Preview(told=told, segments=len(segments), from_ms=from_ms)
+    return Preview(forecast=forecast, segments=len(segments), from_ms=from_ms)
 
 
 def _segments(

@@ -42,7 +42,7 @@ NUMBERS: Mapping[str, tuple[int, int]] = {
     "running_cost_max": (0, 1 << 60),
     "waiting_max": (1, 10_000),
     "low_water": (0, 10_000),
-    "patience": (0, 1_000_000),
+    "skips_max": (0, 1_000_000),
     "ageing_seconds": (0, 1 << 30),
     "bytes_per_day": (0, 1 << 60),
     "deletion_delay_seconds": (0, 365 * 86_400),
@@ -84,10 +84,10 @@ def _sort_columns(fields: Fields) -> list[str]:
 
 
 def _roll_up(fields: Fields) -> dict[str, Any] | None:
-    told = fields.optional("roll_up")
-    if told is None:
+    values = fields.optional("roll_up")
+    if values is None:
         return None
-    read = read_roll_up(told)
+    read = read_roll_up(values)
     return {
         "dimensions": list(read.dimensions),
         "metrics": [{"name": one.name, "function": one.function, "column": one.column} for one in read.metrics],
@@ -157,7 +157,7 @@ def limits_of(policy: Policy) -> QueueLimits:
             running_cost_max=policy.running_cost_max,
             waiting_max=policy.waiting_max,
             low_water=policy.low_water,
-            patience=policy.patience,
+            skips_max=policy.skips_max,
             ageing_ms=policy.ageing_seconds * 1000,
         )
     except PolicyRefused as error:

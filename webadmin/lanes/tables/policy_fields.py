@@ -13,11 +13,11 @@ from rest_framework import serializers
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from engine.protocol.fields import Fields
-from webadmin.adminkit.setting_words import setting, write_size
+from webadmin.adminkit.setting_labels import setting, write_size
 from webadmin.base.actions.fields import ActionField, Choice, Number, Text
 from webadmin.lanes.tables.models import ALIGN, Policy
 from webadmin.lanes.tables.policies import GRANULARITY_MAX, NUMBERS, SETTINGS
-from webadmin.lanes.tables.policy_words import NUMBER_WORDS
+from webadmin.lanes.tables.policy_labels import NUMBER_LABELS
 
 if TYPE_CHECKING:
     from webadmin.base.actions.fields import Schema
@@ -56,7 +56,7 @@ class PolicyField(ActionField):
         return serializers.DictField, {}
 
     def form_fields(self) -> dict[str, forms.Field]:
-        return {name: _input(name) for name in NUMBER_WORDS}
+        return {name: _input(name) for name in NUMBER_LABELS}
 
     def from_form(self, cleaned: Mapping[str, Any]) -> dict[str, Any]:
         return {name: cleaned[name] for name in SETTINGS}
@@ -69,7 +69,7 @@ class PolicyField(ActionField):
 
 
 def _input(name: str) -> forms.Field:
-    words = NUMBER_WORDS[name]
+    words = NUMBER_LABELS[name]
     if name in NUMBERS:
         return setting(name, words, *NUMBERS[name]).form_field()
     if name == "origin_ms":
@@ -92,7 +92,7 @@ def _input(name: str) -> forms.Field:
 def form_values(policy: Policy) -> dict[str, Any]:
     """Return the settings of a policy as initial values of the form."""
     shown: dict[str, Any] = {name: getattr(policy, name) for name in SETTINGS}
-    for name, words in NUMBER_WORDS.items():
+    for name, words in NUMBER_LABELS.items():
         if words.unit == "bytes":
             shown[name] = write_size(shown[name])
     shown["sort_columns"] = ", ".join(policy.sort_columns)

@@ -23,11 +23,11 @@ def table_samples(tables_max: int) -> Iterator[tuple[str, list[Sample]]]:
     shown = sorted(sources, key=lambda source: -found[source.id].to_rewrite)[:tables_max]
     tables = [((source.tenant, source.name), found[source.id]) for source in shown]
     churning = _churning()
-    yield "lithify_tables_to_rewrite_bytes", [(key, told.to_rewrite) for key, told in tables]
-    yield "lithify_tables_chunks", [_of_state(key, state, n) for key, told in tables for state, n in _chunks(told)]
-    yield "lithify_tables_tasks", [_of_state(key, state, n) for key, told in tables for state, n in _tasks(told)]
-    yield "lithify_tables_bad_files", [(key, told.bad_files) for key, told in tables]
-    yield "lithify_tables_unpublished", [(key, told.unpublished) for key, told in tables]
+    yield "lithify_tables_to_rewrite_bytes", [(key, table.to_rewrite) for key, table in tables]
+    yield "lithify_tables_chunks", [_of_state(key, state, n) for key, table in tables for state, n in _chunks(table)]
+    yield "lithify_tables_tasks", [_of_state(key, state, n) for key, table in tables for state, n in _tasks(table)]
+    yield "lithify_tables_bad_files", [(key, table.bad_files) for key, table in tables]
+    yield "lithify_tables_unpublished", [(key, table.unpublished) for key, table in tables]
     yield "lithify_tables_churning_chunks", [((one.tenant, one.name), churning[one.id]) for one in shown]
     refused = [((one.tenant, one.name), bool(one.refusal or one.publish_error)) for one in shown]
     yield "lithify_tables_refused", [(key, float(is_refused)) for key, is_refused in refused]
@@ -37,21 +37,21 @@ def _of_state(key: tuple[str, str], state: str, count: int) -> Sample:
     return (*key, state), count
 
 
-def _chunks(told: SourceStanding) -> list[tuple[str, int]]:
+def _chunks(table: SourceStanding) -> list[tuple[str, int]]:
     return [
-        ("unstable", told.unstable),
-        ("deferred", told.deferred),
-        ("quarantined", told.quarantined),
-        ("stuck", told.stuck),
+        ("unstable", table.unstable),
+        ("deferred", table.deferred),
+        ("quarantined", table.quarantined),
+        ("stuck", table.stuck),
     ]
 
 
-def _tasks(told: SourceStanding) -> list[tuple[str, int]]:
+def _tasks(table: SourceStanding) -> list[tuple[str, int]]:
     return [
-        ("running", told.running),
-        ("waiting", told.waiting),
-        ("blocked", told.blocked),
-        ("parked", told.parked),
+        ("running", table.running),
+        ("waiting", table.waiting),
+        ("blocked", table.blocked),
+        ("parked", table.parked),
     ]
 
 

@@ -76,8 +76,8 @@ def merged(intervals: Iterable[Interval]) -> list[Interval]:
 
 def planned(row: Sequence[object]) -> PlannedSegment:
     """Return a segment in the form that planners take."""
-    told = dict(zip(_COLUMNS, row, strict=True))
-    return PlannedSegment(key=told.pop("id"), rows=told.pop("row_count"), **told)  # type: ignore[arg-type]
+    values = dict(zip(_COLUMNS, row, strict=True))
+    return PlannedSegment(key=values.pop("id"), rows=values.pop("row_count"), **values)  # type: ignore[arg-type]
 
 
 def _overlapping(start_ms: int, end_ms: int) -> Q:

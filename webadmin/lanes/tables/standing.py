@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import Count, Exists, OuterRef, Q, Sum
 
 from engine.schedule.model import JobState
-from webadmin.adminkit.state_word import StateWord
+from webadmin.adminkit.state_label import StateLabel
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.models import BadFile, Chunk, DataSource, Registration
 from webadmin.lanes.tables.states import ChunkOutcome, ChunkStanding, TaskState
@@ -96,27 +96,27 @@ def standings(sources: Iterable[DataSource]) -> dict[int, SourceStanding]:
         found[source_id]["arrived"] = size
     for source_id, size in _drained(ids, since_ms).items():
         found[source_id]["drained"] = size
-    told = SourceStanding.__dataclass_fields__
+    names = SourceStanding.__dataclass_fields__
     return {
         id_: SourceStanding(
-            **{name: number for name, number in numbers.items() if name in told},
+            **{name: number for name, number in numbers.items() if name in names},
             unpublished=rows[id_].sequence - rows[id_].published,
         )
         for id_, numbers in found.items()
     }
 
 
-def table_state(source: DataSource, now: SourceStanding) -> StateWord:
+def table_state(source: DataSource, now: SourceStanding) -> StateLabel:
     """Return the state of a table: the first that applies."""
     if source.refusal:
-        return StateWord("refused", "bad", source.refusal)
+        return StateLabel("refused", "bad", source.refusal)
     if source.is_paused:
-        return StateWord("paused", "warn")
+        return StateLabel("paused", "warn")
     if source.publish_error:
-        return StateWord("not published", "bad", source.publish_error)
+        return StateLabel("not published", "bad", source.publish_error)
     if now.parked or now.quarantined or now.bad_files or now.stuck:
-        return StateWord("needs somebody", "bad", "tasks, chunks or files were set aside, or chunks are stuck")
-    return StateWord("compacting", "busy") if now.has_work else StateWord("compacted", "good")
+        return StateLabel("needs somebody", "bad", "tasks, chunks or files were set aside, or chunks are stuck")
+    return StateLabel("compacting", "busy") if now.has_work else StateLabel("compacted", "good")
 
 
 def stuck_counts(ids: Sequence[int] | None = None) -> Counter[int]:
@@ -129,12 +129,12 @@ def stuck_counts(ids: Sequence[int] | None = None) -> Counter[int]:
     lately = TaskChunk.objects.filter(
         source=OuterRef("source"), start_ms=OuterRef("start_ms"), ended_at_ms__gt=until_ms
     )
-    planned = Chunk.objects.filter(source__is_paused=False, looked_at_ms__lte=until_ms)
+    planned = Chunk.objects.filter(source__is_paused=False, analysed_at_ms__lte=until_ms)
     planned = planned.filter(WITHOUT_TASK, ~Exists(lately))
     if ids is not None:
         planned = planned.filter(source__in=ids)
-    counts = Counter({row["source"]: row["count"] for row in _counted(planned.filter(looked__shared=[]))})
-    sharing = list(planned.exclude(looked__shared=[]).values_list("source", "looked__shared")[:SHARING_MAX])
+    counts = Counter({row["source"]: row["count"] for row in _counted(planned.filter(analysis__shared=[]))})
+    sharing = list(planned.exclude(analysis__shared=[]).values_list("source", "analysis__shared")[:SHARING_MAX])
     shared = {key for _, keys in sharing for key in keys}
     at_work = Task.objects.filter(Q(state=TaskState.OPEN) | Q(finished_at_ms__gt=until_ms))
     planned_in = TaskSegment.objects.filter(segment__in=shared, task__in=at_work)

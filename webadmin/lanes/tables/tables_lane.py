@@ -93,14 +93,14 @@ class TablesLane(Lane):
     def bad_sources(self, place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
         return files_kept_out(place, since_ms, accepted_ms)
 
-    def let_in(self, place: str, since_ms: int, order: ActionContext) -> list[OperationOutcome]:
+    def release_bad_sources(self, place: str, since_ms: int, order: ActionContext) -> list[OperationOutcome]:
         return release_since(place, since_ms, order)
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         return job_sections(job)
 
-    def samples(self, things_max: int) -> Iterable[tuple[str, list[Sample]]]:
-        return table_samples(things_max)
+    def samples(self, samples_max: int) -> Iterable[tuple[str, list[Sample]]]:
+        return table_samples(samples_max)
 
     def overview(self, now_ms: int) -> LaneOverview:
         return tables_overview()
@@ -121,7 +121,7 @@ def _checked(one: Finished, planned: PlannedTask | None) -> Accepted | FailureRe
         result = read_table_result(one.result)
         if planned is None:
             raise ResultRefused("its task is not open any more")
-        told = check_result(spec_of(one.job, planned, one.job.token), planned, result)
+        checked = check_result(spec_of(one.job, planned, one.job.token), planned, result)
     except (LithifyError, KeyError) as error:
         return FailureReason(error_class=type(error).__name__, message=str(error))
-    return Accepted(result, Completion(task_id=planned.task.id, chunks=told, result=result))
+    return Accepted(result, Completion(task_id=planned.task.id, chunks=checked, result=result))

@@ -19,18 +19,18 @@ from webadmin.adminkit.actions import ActionAdmin
 from webadmin.adminkit.filters import StateFilter
 from webadmin.adminkit.read_only import BoundedChangeList, ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Notice, Picture, Section, Table
-from webadmin.adminkit.state_word import StateWord
+from webadmin.adminkit.state_label import StateLabel
 from webadmin.base.database import dialect
 from webadmin.lanes.tsdb.actions import BUCKET_ACTIONS, WITHDRAW
 from webadmin.lanes.tsdb.block_cells import TenantFilter, blocks_table
 from webadmin.lanes.tsdb.calendar_picture import WIDTH, calendar_picture, legend
 from webadmin.lanes.tsdb.models import Block, Bucket, BucketTenant, Folder, Group, Part
-from webadmin.lanes.tsdb.not_taken_in import not_taken_in
 from webadmin.lanes.tsdb.policies import read_ranges
 from webadmin.lanes.tsdb.progress import TenantProgress, tenant_progress
 from webadmin.lanes.tsdb.services.buckets import SETTINGS
 from webadmin.lanes.tsdb.standing import bucket_standings, bucket_state, partition_notices, tenant_state
 from webadmin.lanes.tsdb.states import GroupState
+from webadmin.lanes.tsdb.unrecorded_blocks import unrecorded_blocks
 
 SHOWN = 100
 NOTICES_MAX = 5
@@ -60,7 +60,7 @@ class TenantChangeList(BoundedChangeList):
         self.result_list = rows
 
 
-def _badge(state: StateWord) -> SafeString:
+def _badge(state: StateLabel) -> SafeString:
     return show.badge(state.word, state.tone, state.why)
 
 
@@ -190,7 +190,7 @@ class BucketTenantAdmin(ReadOnlyAdmin):
     empty_list = "No tenant was found: adopt a bucket, and let a control worker scan it."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[BucketTenant]:
-        return BucketTenant.objects.select_related("bucket", "folder").defer("folder__looked")
+        return BucketTenant.objects.select_related("bucket", "folder").defer("folder__examined")
 
     def heading(self, row: BucketTenant) -> str:
         return f"Tenant {row.name} of {row.bucket.name}"
@@ -223,7 +223,7 @@ class BucketTenantAdmin(ReadOnlyAdmin):
             ),
             *_calendar(row, slots),
             _slots_table(slots),
-            *_not_taken_in_table(row),
+            *_unrecorded_table(row),
             Table(
                 title="Groups",
                 headers=("Group", "Interval", "Blocks", "Parts", "State", "Why"),
@@ -272,12 +272,12 @@ class BucketTenantAdmin(ReadOnlyAdmin):
 def slots_of(row: BucketTenant) -> list[SlotProgress]:
     """Return the tenant's intervals as of its last plan; intervals whose group has a parked job are shown as parked."""
     names = ("group_key", "range_ms", "start_ms", "state", "blocks", "waiting", "compactions")
-    told = [dict(zip(names, slot, strict=True)) for slot in row.slots]
+    slots = [dict(zip(names, slot, strict=True)) for slot in row.slots]
     groups = Group.objects.filter(tenant=row, state=GroupState.OPEN, parts__job__state=JobState.PARKED)
     parked = set(groups.values_list("group_key", "range_ms", "start_ms"))
     return [
         SlotProgress(**{**slot, "state": SlotState.PARKED if _place(slot) in parked else SlotState(slot["state"])})
-        for slot in told
+        for slot in slots
     ]
 
 
@@ -321,8 +321,8 @@ def _slots_table(slots: Sequence[SlotProgress]) -> Table:
     )
 
 
-def _not_taken_in_table(row: BucketTenant) -> list[Table]:
-    found = not_taken_in(row.folder_id)
+def _unrecorded_table(row: BucketTenant) -> list[Table]:
+    found = unrecorded_blocks(row.folder_id)
     return [
         Table(
             title="Blocks that could not be taken in",

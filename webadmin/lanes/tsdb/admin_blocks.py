@@ -60,7 +60,7 @@ class BlockAdmin(ReadOnlyAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Block]:
         blocks = Block.objects.select_related("tenant__bucket", "tenant__folder", "group", "made_by").defer(
-            "tenant__folder__looked", "tenant__slots"
+            "tenant__folder__examined", "tenant__slots"
         )
         return blocks.defer("meta", "files", "made_by__spec", "made_by__result")
 

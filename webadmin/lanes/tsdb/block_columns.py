@@ -19,7 +19,7 @@ def block_columns(meta: BlockMeta, files: Sequence[BlockFile], meta_bytes: bytes
     Raises BadObject if the interval or the partition in ``meta`` is out of bounds. Scans and the verification of
     results reject such blocks before.
     """
-    told = origin(meta)
+    found = origin(meta)
     index_bytes = next((file.size for file in files if file.name == INDEX), None)
     return {
         "min_time_ms": meta.min_time_ms,
@@ -30,10 +30,10 @@ def block_columns(meta: BlockMeta, files: Sequence[BlockFile], meta_bytes: bytes
         "tombstones": meta.stats.num_tombstones,
         "size_bytes": sum(file.size for file in files),
         "index_bytes": index_bytes,
-        "partition": told.place.partition if told.place else 0,
-        "partitions": told.place.partitions if told.place else 1,
-        "produced_by": told.place.group_id if told.place else None,
-        "time_range_ms": told.range_ms or None,
+        "partition": found.place.partition if found.place else 0,
+        "partitions": found.place.partitions if found.place else 1,
+        "produced_by": found.place.group_id if found.place else None,
+        "time_range_ms": found.range_ms or None,
         "origins": list(meta.compaction.sources),
         "hints": list(meta.compaction.hints),
         "is_failed": meta.compaction.failed,

@@ -10,13 +10,13 @@ from engine.lanes.tsdb.plan.plan import plan_intervals
 from engine.schedule.errors import PolicyRefused
 from engine.schedule.explain import Explanation, explain_held_back
 from engine.schedule.model import HOLDING_STATES, JobState
-from engine.schedule.progress import count_words
+from engine.schedule.progress import count_text
 from webadmin.base.database import dialect
 from webadmin.lanes.tsdb.models import Block, BlockQuarantine
-from webadmin.lanes.tsdb.not_taken_in import explain_not_taken_in
 from webadmin.lanes.tsdb.planning_view import read_blocks, read_taken
 from webadmin.lanes.tsdb.policies import policy_of
 from webadmin.lanes.tsdb.states import BlockState
+from webadmin.lanes.tsdb.unrecorded_blocks import explain_unrecorded
 from webadmin.schedule.explain import explain_source
 from webadmin.schedule.explain_places import pauses_of
 from webadmin.schedule.models import Job
@@ -37,10 +37,10 @@ def explain_blocks(ulid: str) -> list[Explanation]:
     found = (
         Block.objects.filter(ulid=ulid)
         .select_related("tenant__bucket", "tenant__folder", "group")
-        .defer("tenant__folder__looked", "tenant__slots")
+        .defer("tenant__folder__examined", "tenant__slots")
     )
-    told = [explain_block(block) for block in found.defer("meta", "files").order_by("id")[:FOUND_MAX]]
-    return told + explain_not_taken_in(ulid)
+    explanations = [explain_block(block) for block in found.defer("meta", "files").order_by("id")[:FOUND_MAX]]
+    return explanations + explain_unrecorded(ulid)
 
 
 def explain_block(block: Block) -> Explanation:
@@ -108,7 +108,7 @@ def _planned(subject: str, block: Block) -> Explanation:
 
 def _taken(subject: str, job: Job, others: int, reason: str) -> Explanation:
     """Explain a source block of a group by one of the group's unfinished jobs."""
-    told = explain_source(subject, job)
-    more = f" and {count_words(others, 'other job')} of its group" if others else ""
-    state = told.state if job.state == JobState.PARKED else str(PlannedState.TAKEN)
-    return replace(told, state=state, why=f"{told.why}{more}; {reason}")
+    explanation = explain_source(subject, job)
+    more = f" and {count_text(others, 'other job')} of its group" if others else ""
+    state = explanation.state if job.state == JobState.PARKED else str(PlannedState.TAKEN)
+    return replace(explanation, state=state, why=f"{explanation.why}{more}; {reason}")

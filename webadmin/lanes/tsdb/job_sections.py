@@ -18,8 +18,8 @@ def job_sections(job: Job) -> list[Section]:
     if part is None:
         return []
     group = part.group
-    told = Block.objects.filter(tenant=group.tenant_id).defer("meta", "files")
-    sources = list(told.filter(ulid__in=job.spec["sources"][:BLOCKS_SHOWN]).order_by("min_time_ms", "ulid"))
+    blocks = Block.objects.filter(tenant=group.tenant_id).defer("meta", "files")
+    sources = list(blocks.filter(ulid__in=job.spec["sources"][:BLOCKS_SHOWN]).order_by("min_time_ms", "ulid"))
     return [
         Facts(
             title="Interval",
@@ -34,5 +34,5 @@ def job_sections(job: Job) -> list[Section]:
             ],
         ),
         blocks_table("Sources", sources),
-        blocks_table("Result", list(told.filter(made_by=job))),
+        blocks_table("Result", list(blocks.filter(made_by=job))),
     ]

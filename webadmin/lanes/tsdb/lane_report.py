@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.schedule.progress import count_words, first_names
+from engine.schedule.progress import count_text, first_names
 from webadmin.lanes.tsdb.models import Bucket, BucketTenant, OutboxStep
 from webadmin.schedule.lanes import Trouble, Waiting
 
@@ -18,7 +18,7 @@ def compactions_waiting(tenant: str | None) -> list[Waiting]:
             count=row.waiting,
             unit="block",
             size_bytes=None,
-            words=f"after {count_words(row.compactions, 'compaction')}",
+            words=f"after {count_text(row.compactions, 'compaction')}",
             is_paused=row.bucket.is_paused,
         )
         for row in rows
@@ -32,7 +32,7 @@ def blocks_kept(tenant: str) -> list[str]:
     if not names:
         return []
     return [
-        f"Prometheus blocks in {count_words(len(names), 'bucket')} ({first_names(names)}): not hidden and not "
+        f"Prometheus blocks in {count_text(len(names), 'bucket')} ({first_names(names)}): not hidden and not "
         "rewritten. Delete them by the means of the system that reads the bucket."
     ]
 
@@ -41,13 +41,13 @@ def bucket_troubles() -> list[Trouble]:
     """Return the problems of buckets that need an operator."""
     found = []
     if count := Bucket.objects.filter(is_paused=False).exclude(scan_error="").count():
-        text = f"{count_words(count, 'bucket')} not read: the last scan broke off"
+        text = f"{count_text(count, 'bucket')} not read: the last scan broke off"
         found.append(Trouble("buckets_not_read", text, "check the store of the bucket; the scan is repeated"))
     tenants = BucketTenant.objects.filter(is_deleted=False, bucket__is_paused=False)
     if count := tenants.exclude(refusal="").count():
-        text = f"{count_words(count, 'tenant')} of buckets not planned"
+        text = f"{count_text(count, 'tenant')} of buckets not planned"
         found.append(Trouble("buckets_refused", text, "read the reason on the page of the tenant's intervals"))
     if count := OutboxStep.objects.filter(done_at_ms=None).exclude(last_error="").count():
-        text = f"{count_words(count, 'write')} to buckets refused: results are not seen yet"
+        text = f"{count_text(count, 'write')} to buckets refused: results are not seen yet"
         found.append(Trouble("outbox_refused", text, "check the store of the bucket; the write is tried again"))
     return found

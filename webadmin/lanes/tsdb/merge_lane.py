@@ -108,14 +108,14 @@ class TsdbLane(Lane):
     def bad_sources(self, place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
         return sources_kept_out(place, since_ms, accepted_ms)
 
-    def let_in(self, place: str, since_ms: int, order: ActionContext) -> list[OperationOutcome]:
+    def release_bad_sources(self, place: str, since_ms: int, order: ActionContext) -> list[OperationOutcome]:
         return release_since(place, since_ms, order)
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         return job_sections(job)
 
-    def samples(self, things_max: int) -> Iterable[tuple[str, list[Sample]]]:
-        return tsdb_samples(things_max)
+    def samples(self, samples_max: int) -> Iterable[tuple[str, list[Sample]]]:
+        return tsdb_samples(samples_max)
 
     def overview(self, now_ms: int) -> LaneOverview:
         return tsdb_overview()
@@ -145,7 +145,7 @@ class _Source:
     """A source of an open group: its row id and its description in the merge specification."""
 
     row_id: int
-    told: TsdbSource
+    source: TsdbSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +160,7 @@ def _parts_of(jobs: Iterable[Job]) -> dict[int, Part]:
     """Return the partitions of open groups, by the row ids of their jobs."""
     open_parts = Part.objects.filter(job__in=[job.id for job in jobs], group__state=GroupState.OPEN)
     related = open_parts.select_related("group__tenant__bucket", "group__tenant__folder")
-    return {part.job_id: part for part in related.defer("group__tenant__folder__looked", "group__tenant__slots")}
+    return {part.job_id: part for part in related.defer("group__tenant__folder__examined", "group__tenant__slots")}
 
 
 def _sources_of(parts: Iterable[Part]) -> dict[int, dict[str, _Source]]:
@@ -170,17 +170,17 @@ def _sources_of(parts: Iterable[Part]) -> dict[int, dict[str, _Source]]:
     for row_id, group_id, ulid, level, files, meta in owned.values_list(
         "id", "group_id", "ulid", "level", "files", "meta"
     ):
-        told = TsdbSource(id=ulid, level=level, files=tuple(BlockFile(**file) for file in files), meta=bytes(meta))
-        found[group_id][ulid] = _Source(row_id, told)
+        source = TsdbSource(id=ulid, level=level, files=tuple(BlockFile(**file) for file in files), meta=bytes(meta))
+        found[group_id][ulid] = _Source(row_id, source)
     return found
 
 
 def _spec(job: Job, part: Part, sources: dict[str, _Source], fence: int) -> TsdbMergeSpec:
     group = part.group
     bucket = group.tenant.bucket
-    own = tuple(sources[ulid].told for ulid in job.spec["sources"] if ulid in sources)
+    own = tuple(sources[ulid].source for ulid in job.spec["sources"] if ulid in sources)
     # In Cortex every block names its partition; elsewhere only a partition of a split group does.
-    is_told = bucket.layout == "cortex" or group.partitions > 1
+    names_partition = bucket.layout == "cortex" or group.partitions > 1
     place = PartitionPlace(
         group_id=job.spec["group_id"],
         partition=part.partition,
@@ -190,8 +190,8 @@ def _spec(job: Job, part: Part, sources: dict[str, _Source], fence: int) -> Tsdb
     section = result_section(
         layout_of(bucket),
         [decode_meta(source.meta) for source in own],
-        range_ms=group.range_ms if is_told else 0,
-        place=place if is_told else None,
+        range_ms=group.range_ms if names_partition else 0,
+        place=place if names_partition else None,
     )
     return TsdbMergeSpec(
         job=job.name,
@@ -225,10 +225,13 @@ def _checked(
         spec = _spec(one.job, part, sources[part.group_id], one.job.token)
         meta = check_result(spec, one.job.spec["sources"], result)
         if meta is not None and part.group_id in samples.owned:
-            together, read = samples.written[part.group_id] + meta.stats.num_samples, samples.owned[part.group_id]
-            if together > read:
-                raise ResultRefused(f"the parts of its group have {together} samples, their sources {read}")
-            samples.written[part.group_id] = together
+            written_samples, read = (
+                samples.written[part.group_id] + meta.stats.num_samples,
+                samples.owned[part.group_id],
+            )
+            if written_samples > read:
+                raise ResultRefused(f"the parts of its group have {written_samples} samples, their sources {read}")
+            samples.written[part.group_id] = written_samples
     except (LithifyError, KeyError) as error:
         return FailureReason(error_class=type(error).__name__, message=str(error))
     rows = frozenset(source.row_id for source in sources[part.group_id].values())
@@ -262,13 +265,13 @@ def _check_block(spec: TsdbMergeSpec, block: WrittenBlock) -> BlockMeta:
     except LithifyError as error:
         raise ResultRefused(f"block {block.id!r}: {error}") from error
     merged = merged_meta(block.id, sources, is_part=spec.partitions > 1).compaction
-    told = dict(meta.thanos or {})
+    thanos = dict(meta.thanos or {})
     promised: dict[str, tuple[object, object]] = {
         "id": (block.id, spec.result_id()),
         "ulid": (meta.ulid, block.id),
         "level": (meta.compaction.level, merged.level),
         "descent": (set(meta.compaction.sources), set(merged.sources)),
-        **{name: (told.get(name), value) for name, value in (spec.thanos or {}).items()},
+        **{name: (thanos.get(name), value) for name, value in (spec.thanos or {}).items()},
     }
     for what, (found, expected) in promised.items():
         if found != expected:

@@ -68,17 +68,17 @@ class Bucket(models.Model):
 class Folder(models.Model):
     """A folder of blocks: "", or a name that ends in a slash.
 
-    ``looked`` is what the last scan recorded beside blocks (unfinished uploads, bad blocks, marks), so that the next
+    ``examined`` is what the last scan recorded beside blocks (unfinished uploads, bad blocks, marks), so that the next
     scan reads only new objects. It takes some hundred bytes per mark: defer it in joins that do not need it.
     """
 
     bucket = models.ForeignKey(Bucket, on_delete=models.CASCADE, related_name="folders", db_index=False)
     name = ByteOrderedField(max_length=FOLDER_MAX, blank=True)
-    looked = models.JSONField(default=dict)
+    examined = models.JSONField(default=dict)
     scanned_at_ms = models.BigIntegerField(null=True)
     # When all objects were last listed, not only the names of blocks and marks.
     listed_at_ms = models.BigIntegerField(null=True)
-    # Numbers of bad blocks and unfinished uploads in ``looked``.
+    # Numbers of bad blocks and unfinished uploads in ``examined``.
     bad = models.PositiveIntegerField(default=0)
     partial = models.PositiveIntegerField(default=0)
     # Error of the last failed scan, number of consecutive failures, and time of the next attempt (back-off).
@@ -268,10 +268,10 @@ class Part(models.Model):
     # Token of the last failed run whose sources were verified, and the progress of a verification that has not ended:
     # {"token": token of the run, "sound": ULIDs of blocks that can be read}.
     verified_token = models.BigIntegerField(default=0)
-    looked = models.JSONField(default=dict)
+    examined = models.JSONField(default=dict)
     # Number of consecutive verifications that could not read a source, and time of the next attempt (back-off).
     unread = models.PositiveIntegerField(default=0)
-    look_again_at_ms = models.BigIntegerField(default=0)
+    recheck_at_ms = models.BigIntegerField(default=0)
 
     objects = ConfinedManager("group__tenant__name")
 

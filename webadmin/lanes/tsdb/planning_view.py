@@ -20,7 +20,7 @@ _COLUMNS = (
 
 def partial_uploads(folder_id: int) -> list[str]:
     """Return the ULIDs of blocks without ``meta.json`` in the folder's last scan, without loading its marks."""
-    found = Folder.objects.filter(id=folder_id).values_list("looked__partial", flat=True).get()
+    found = Folder.objects.filter(id=folder_id).values_list("examined__partial", flat=True).get()
     return [each["ulid"] for each in found or []]
 
 
@@ -29,9 +29,9 @@ def read_blocks(tenant: BucketTenant) -> list[IntervalBlock]:
     rows = Block.objects.filter(tenant=tenant, state__in=PLANNABLE, visible_at_ms__isnull=False)
     blocks = []
     for row in rows.order_by().values_list(*_COLUMNS):
-        told = dict(zip(_COLUMNS, row, strict=True))
-        origins, hints = told.pop("origins"), told.pop("hints")
-        blocks.append(IntervalBlock(sources=tuple(origins), hints=tuple(hints), **told))
+        values = dict(zip(_COLUMNS, row, strict=True))
+        origins, hints = values.pop("origins"), values.pop("hints")
+        blocks.append(IntervalBlock(sources=tuple(origins), hints=tuple(hints), **values))
     return blocks
 
 

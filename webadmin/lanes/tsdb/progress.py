@@ -22,7 +22,7 @@ class TenantProgress:
     """Compaction progress of one tenant.
 
     ``blocks`` is the number of blocks that readers need; ``waiting`` of them are still to be merged, by ``compactions``
-    merges. ``seconds`` is the expected time at the rate of the last hour, None without a rate. ``looks_again_ms`` is
+    merges. ``seconds`` is the expected time at the rate of the last hour, None without a rate. ``rechecked_at_ms`` is
     when time alone makes more blocks plannable, None if only new blocks can. Where the bucket does not allow
     partitions, ``too_large`` is the number of groups that would have to be split and are not planned, and ``parts`` the
     number of published blocks that are partitions of a group.
@@ -45,7 +45,7 @@ class TenantProgress:
     seconds: float | None
     refusal: str
     is_planned: bool
-    looks_again_ms: int | None
+    rechecked_at_ms: int | None
 
     @property
     def is_idle(self) -> bool:
@@ -116,7 +116,7 @@ def tenant_progress(bucket_id: int | None = None, *, tenant_ids: Sequence[int] |
                 seconds=tenant.compactions / rate if rate else (0.0 if not tenant.compactions else None),
                 refusal=tenant.refusal,
                 is_planned=tenant.planned_at_ms is not None and not _is_due(tenant, now_ms),
-                looks_again_ms=tenant.plan_at_ms or None,
+                rechecked_at_ms=tenant.plan_at_ms or None,
             )
         )
     return found

@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import Count, Q, QuerySet, Sum
 
 from engine.schedule.model import JobState
-from webadmin.adminkit.state_word import StateWord
+from webadmin.adminkit.state_label import StateLabel
 from webadmin.lanes.tsdb.models import BlockQuarantine, Bucket, BucketTenant, OutboxStep, Part
 from webadmin.lanes.tsdb.progress import TenantProgress
 from webadmin.lanes.tsdb.states import GroupState
@@ -104,34 +104,38 @@ def _by_bucket(rows: QuerySet[Any], key: str, **sums: Any) -> defaultdict[int, d
     return found
 
 
-def bucket_state(one: BucketStanding) -> StateWord:
+def bucket_state(one: BucketStanding) -> StateLabel:
     """Return the state of a bucket: the first that applies."""
     if one.bucket.scan_error:
-        return StateWord("no answer", "bad", one.bucket.scan_error)
+        return StateLabel("no answer", "bad", one.bucket.scan_error)
     if one.bucket.is_paused:
-        return StateWord("paused", "warn")
+        return StateLabel("paused", "warn")
     if one.failing_writes:
-        return StateWord("refuses writes", "bad")
+        return StateLabel("refuses writes", "bad")
     if one.parked:
-        return StateWord("needs somebody", "bad", "jobs are parked after failures")
+        return StateLabel("needs somebody", "bad", "jobs are parked after failures")
     if one.is_busy:
-        return StateWord("compacting", "busy")
+        return StateLabel("compacting", "busy")
     if one.too_large:
-        return StateWord("too large", "warn", "groups would have to be cut into parts, which the bucket does not allow")
-    return StateWord("caught up", "good") if one.bucket.scanned_at_ms else StateWord("not scanned yet", "quiet")
+        return StateLabel(
+            "too large", "warn", "groups would have to be cut into parts, which the bucket does not allow"
+        )
+    return StateLabel("caught up", "good") if one.bucket.scanned_at_ms else StateLabel("not scanned yet", "quiet")
 
 
-def tenant_state(each: TenantProgress) -> StateWord:
+def tenant_state(each: TenantProgress) -> StateLabel:
     """Return the state of a tenant of a bucket: the first that applies."""
     if each.refusal:
-        return StateWord("refused", "bad", each.refusal)
+        return StateLabel("refused", "bad", each.refusal)
     if each.jobs_parked:
-        return StateWord("needs somebody", "bad", "jobs are parked after failures")
+        return StateLabel("needs somebody", "bad", "jobs are parked after failures")
     if not each.is_done:
-        return StateWord("compacting", "busy")
+        return StateLabel("compacting", "busy")
     if each.too_large:
-        return StateWord("too large", "warn", "groups would have to be cut into parts, which the bucket does not allow")
-    return StateWord("caught up", "good")
+        return StateLabel(
+            "too large", "warn", "groups would have to be cut into parts, which the bucket does not allow"
+        )
+    return StateLabel("caught up", "good")
 
 
 def partition_notices(too_large: int, parts: int) -> list[tuple[str, str]]:

@@ -59,7 +59,7 @@ class _Round:
     state: PlacementState
     now_ms: int
     place: LogPlace
-    fed_until_ms: int
+    read_until_ms: int
     segments: int = 0
 
 
@@ -110,17 +110,17 @@ def _start(store: ObjectStore, now_ms: int) -> _Round:
     # After a clock that went back, new rules must not look older than those that readers have.
     now_ms = max(now_ms, before.created_at_ms, head.built_at_ms)
     place = LogPlace(read_index=head.read_index, gaps=head.gaps)
-    return _Round(seen=head, before=before, state=state, now_ms=now_ms, place=place, fed_until_ms=head.fed_until_ms)
+    return _Round(seen=head, before=before, state=state, now_ms=now_ms, place=place, read_until_ms=head.read_until_ms)
 
 
 def _feed(run: _Round) -> None:
     """Count the new segments, in order of time: an estimator ignores values older than its last."""
     indexes, run.place = entries_to_read(run.place, run.now_ms)
     for segment in segments_of(sorted(indexes)):
-        run.fed_until_ms = min(run.now_ms, max(run.fed_until_ms, segment.at_ms))
+        run.read_until_ms = min(run.now_ms, max(run.read_until_ms, segment.at_ms))
         for sample in segment_samples(segment.meta):
             if sample.tenant:
-                run.state.usage.add(sample, run.fed_until_ms / 1000)
+                run.state.usage.add(sample, run.read_until_ms / 1000)
         run.segments += 1
 
 
@@ -136,7 +136,7 @@ def _write(
         "built_at_ms": run.now_ms,
         "read_index": run.place.read_index,
         "gaps": run.place.gaps,
-        "fed_until_ms": run.fed_until_ms,
+        "read_until_ms": run.read_until_ms,
     }
     if rules is not None:
         values |= {"version": rules.version, "document": encode_rules(rules)}

@@ -22,7 +22,7 @@ from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.placement.models import PlacementChange, PlacementLimit, PlacementOverride, RulesHead
 from webadmin.placement.operator_settings import (
-    EVERYBODY,
+    ALL_TENANTS,
     LIMIT_NAMES,
     OVERRIDE_NAMES,
     limit_values,
@@ -32,7 +32,7 @@ from webadmin.placement.operator_settings import (
     settings_of,
 )
 from webadmin.placement.rule_models import DATASET_NAME_MAX, WHY_MAX
-from webadmin.placement.services.foresee_placement import Foresight, foresee_settings
+from webadmin.placement.services.forecast_placement import MovementForecast, forecast_settings
 from webadmin.placement.services.instances import current_ring
 
 Values = Mapping[str, Any]
@@ -42,7 +42,7 @@ Values = Mapping[str, Any]
 class Decision:
     """The outcome of a change, or of its dry run; None means no value of its own.
 
-    ``foresight`` is, for a dry run, what would move.
+    ``movement`` is, for a dry run, what would move.
     """
 
     subject: PlacementChange.Subject
@@ -51,7 +51,7 @@ class Decision:
     before: dict[str, Any] | None
     after: dict[str, Any] | None
     is_dry_run: bool
-    foresight: Foresight | None = None
+    movement: MovementForecast | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form for API and commands."""
@@ -61,11 +61,11 @@ class Decision:
             "before": self.before,
             "after": self.after,
             "dry_run": self.is_dry_run,
-            "foresight": self.foresight.to_json() if self.foresight else None,
+            "movement": self.movement.to_json() if self.movement else None,
         }
 
 
-def change_limits(*, tenant: str = EVERYBODY, values: Values | None, order: ActionContext) -> Decision:
+def change_limits(*, tenant: str = ALL_TENANTS, values: Values | None, order: ActionContext) -> Decision:
     """Set the given numbers and keep the others; None for a number, or for all values, removes them.
 
     Raises LimitsRefused unless the resulting limits are consistent, for everybody and for each tenant.
@@ -73,7 +73,7 @@ def change_limits(*, tenant: str = EVERYBODY, values: Values | None, order: Acti
     _check_place(tenant)
     _check_names(values, LIMIT_NAMES)
     if order.is_dry_run:
-        return _foreseen(_limits_decision(tenant, values, order))
+        return _forecast(_limits_decision(tenant, values, order))
     with transaction.atomic(durable=True):
         _hold_decisions()
         decision = _limits_decision(tenant, values, order)
@@ -96,7 +96,7 @@ def change_override(*, tenant: str, dataset: str, values: Values | None, order: 
         raise LimitsRefused("an override is for one dataset of one tenant: name the tenant")
     _check_names(values, OVERRIDE_NAMES)
     if order.is_dry_run:
-        return _foreseen(_override_decision(tenant, dataset, values, order))
+        return _forecast(_override_decision(tenant, dataset, values, order))
     with transaction.atomic(durable=True):
         _hold_decisions()
         decision = _override_decision(tenant, dataset, values, order)
@@ -198,8 +198,8 @@ def _settings_after(decision: Decision) -> PlacementSettings:
     return settings_of(limits.values(), overrides.values())
 
 
-def _foreseen(decision: Decision) -> Decision:
-    return replace(decision, foresight=foresee_settings(operator_settings(), _settings_after(decision)))
+def _forecast(decision: Decision) -> Decision:
+    return replace(decision, movement=forecast_settings(operator_settings(), _settings_after(decision)))
 
 
 def _record(decision: Decision, order: ActionContext, action: str, target: str) -> None:

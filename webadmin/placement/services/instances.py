@@ -160,7 +160,7 @@ def size_ring(shards: int, *, actor: str, reason: str) -> Ring:
         raise RingRefused(f"{shards} shards: give 1 to {placement.SHARDS_MAX}")
     with transaction.atomic():
         _hold_ring()
-        RingHead.objects.filter(id=1).update(shards_wished=shards)
+        RingHead.objects.filter(id=1).update(shards_override=shards)
         record_audit(actor=actor, action="size_ring", target=str(shards), detail={"reason": reason})
         return _settle(f"{shards} shards wished: {reason}", actor)
 
@@ -198,12 +198,12 @@ def _change(now_ms: int, ring: Ring) -> Ring | None:
         suspect_after_s=settings.WRITER_SUSPECT_SECONDS,
         timeout_s=settings.WRITER_TIMEOUT_SECONDS,
     )
-    wished = RingHead.objects.filter(id=1).values_list("shards_wished", flat=True).first()
-    changed = change_ring(ring, present, shards=_wished_size(ring, present, wished))
+    wished = RingHead.objects.filter(id=1).values_list("shards_override", flat=True).first()
+    changed = change_ring(ring, present, shards=_overridden_size(ring, present, wished))
     return None if changed is ring else changed
 
 
-def _wished_size(ring: Ring, present: list[placement.Instance], wished: int | None) -> int | None:
+def _overridden_size(ring: Ring, present: list[placement.Instance], wished: int | None) -> int | None:
     """Return the size set by an operator, unless the fleet has outgrown it; None sizes the ring by the fleet."""
     if wished is None or sum(instance.tokens for instance in present) > wished:
         return None

@@ -51,17 +51,17 @@ def _trim_commands(keep_days: int) -> int:
         return 0
     first_needed = min([mark.counted_index, last, *(int(index) for index in mark.gaps)])
     before = datetime.fromtimestamp(dialect.clock_ms() / 1000, UTC) - timedelta(days=keep_days)
-    told = Command.objects.filter(index__lt=first_needed).values_list("pk", "wall_time")
-    return _let_go(told, lambda wall_time: wall_time < before)
+    rows = Command.objects.filter(index__lt=first_needed).values_list("pk", "wall_time")
+    return _let_go(rows, lambda wall_time: wall_time < before)
 
 
 def _trim_attempts(keep_days: int) -> int:
     """Delete attempts that ended long ago, of jobs that have ended as well."""
     before_ms = read_time().now_ms - keep_days * 24 * 3600 * 1000
     held = {state.value for state in HOLDING_STATES}
-    told = Attempt.objects.values_list("pk", "ended_at_ms", "job__state")
+    rows = Attempt.objects.values_list("pk", "ended_at_ms", "job__state")
     return _let_go(
-        told,
+        rows,
         lambda ended_at_ms, _: ended_at_ms is not None and ended_at_ms < before_ms,
         lambda _, state: state not in held,
     )

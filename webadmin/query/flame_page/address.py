@@ -21,6 +21,6 @@ def flame_address(
     Times are unix milliseconds, both inclusive. ``base`` is the URL of the web process, such as
     ``http://127.0.0.1:8000``; without it the result is a path. The page requires a login.
     """
-    told = {"tenant": tenant, "service": service, "type": profile_type, "from": start_ms, "until": end_ms}
-    query = urlencode({name: value for name, value in told.items() if value not in (None, "")})
+    parameters = {"tenant": tenant, "service": service, "type": profile_type, "from": start_ms, "until": end_ms}
+    query = urlencode({name: value for name, value in parameters.items() if value not in (None, "")})
     return f"{base.rstrip('/')}{PAGE}?{query}"

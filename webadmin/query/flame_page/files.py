@@ -10,7 +10,7 @@ from django.http import HttpRequest
 
 from engine.core.errors import BadObject
 from engine.formats.pprof.pprof import parse_profile, uncompressed
-from engine.query.admission import Asker
+from engine.query.admission import Caller
 from engine.query.flame.pprof_stacks import default_sample_type, profile_tree, sample_types
 from engine.query.flame.tree import FlameTree
 from webadmin.base.compressed_bodies import BodyTooLarge, read_body
@@ -48,9 +48,9 @@ def opened_file(request: HttpRequest) -> tuple[FlameTree, dict[str, Any]]:
 @contextmanager
 def _room(request: HttpRequest, size: int) -> Iterator[None]:
     """Reserve memory for parsing a file, within the memory limit of queries."""
-    with Asker(query_engine().memory, query_limits().seconds, lambda: has_left(request)) as asker:
-        with asker.turn():
-            asker.hold(max(size, 1) * MEMORY_PER_BYTE)
+    with Caller(query_engine().memory, query_limits().seconds, lambda: has_left(request)) as caller:
+        with caller.turn():
+            caller.hold(max(size, 1) * MEMORY_PER_BYTE)
         yield
 
 
@@ -60,11 +60,11 @@ def _read(data: bytes, wanted: str) -> tuple[FlameTree, dict[str, Any]]:
     position = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 4 else -1
     if not 0 <= position < len(types):
         position = default_sample_type(profile)
-    told = {
+    values = {
         "sample_types": [{"type": kind, "unit": unit} for kind, unit in types],
         "sample": position,
         "time_ms": max(0, profile.time_ns // 1_000_000),
         "duration_ms": max(0, profile.duration_ns // 1_000_000),
         "samples": len(profile.samples),
     }
-    return profile_tree(profile, position), told
+    return profile_tree(profile, position), values

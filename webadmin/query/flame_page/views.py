@@ -25,12 +25,12 @@ from engine.query.model import PROFILE_TYPE, SERVICE_NAME
 from engine.query.select_points import Grid
 from webadmin.base.connect import JSON, RETRY_AFTER_S, STATUSES, ConnectError, View, answer
 from webadmin.lanes.profiles.queries import tenant_services
-from webadmin.query.flame_page import answers, asked
+from webadmin.query.flame_page import answers, query_parameters
 from webadmin.query.flame_page.costs import merged_report
 from webadmin.query.flame_page.files import opened_file
 from webadmin.query.flame_page.readers import reader_of
 from webadmin.query.query_views import report_json
-from webadmin.query.viewers.viewing import Viewing, said_to_viewers
+from webadmin.query.viewers.viewing import Viewing, viewer_errors
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +53,8 @@ WHAT_NEXT = {
 }
 """Instruction to the user by reason of the error."""
 
-Told = dict[str, Any]
-Answer = HttpResponse | Told
+FlamePage = dict[str, Any]
+Answer = HttpResponse | FlamePage
 
 
 def _view(method: str, found: Callable[[HttpRequest], Answer]) -> View:
@@ -66,32 +66,32 @@ def _view(method: str, found: Callable[[HttpRequest], Answer]) -> View:
         if request.method != method:
             return HttpResponse(status=405, headers={"Allow": method})
         try:
-            with said_to_viewers():
-                said = found(request)
+            with viewer_errors():
+                data = found(request)
         except ConnectError as error:
             return error_json(error.code, error.reason, error.message, retry_after_s=error.retry_after_s)
         except Exception:
             log.exception("call_failed path=%s", request.path_info)
             return error_json("internal", "internal", "the server failed; its log says why")
-        return said if isinstance(said, HttpResponse) else _json(request, said)
+        return data if isinstance(data, HttpResponse) else _json(request, data)
 
     return view
 
 
-def _json(request: HttpRequest, said: Told) -> HttpResponse:
-    return answer(request, json.dumps(said, ensure_ascii=False).encode("utf-8", "replace"), JSON, _UNKEPT)
+def _json(request: HttpRequest, data: FlamePage) -> HttpResponse:
+    return answer(request, json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"), JSON, _NO_STORE)
 
 
-_UNKEPT = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_NO_STORE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 def error_json(
     code: str, reason: str, message: str, *, status: int = 0, retry_after_s: int = RETRY_AFTER_S
 ) -> HttpResponse:
     """Return an error for the page: the problem and what to do."""
-    told = {"code": reason, "message": message, "next": WHAT_NEXT.get(reason, "Change what is asked, and ask again.")}
-    headers = _UNKEPT | ({"Retry-After": str(retry_after_s)} if code == "unavailable" else {})
-    return HttpResponse(json.dumps(told), status=status or STATUSES[code], content_type=JSON, headers=headers)
+    data = {"code": reason, "message": message, "next": WHAT_NEXT.get(reason, "Change the query and repeat it.")}
+    headers = _NO_STORE | ({"Retry-After": str(retry_after_s)} if code == "unavailable" else {})
+    return HttpResponse(json.dumps(data), status=status or STATUSES[code], content_type=JSON, headers=headers)
 
 
 def _asking(found: Callable[[HttpRequest, Viewing], Answer]) -> Callable[[HttpRequest], HttpResponse]:
@@ -100,16 +100,16 @@ def _asking(found: Callable[[HttpRequest, Viewing], Answer]) -> Callable[[HttpRe
     The Viewing holds its memory until the response exists.
     """
 
-    def asked_for(request: HttpRequest) -> HttpResponse:
+    def view(request: HttpRequest) -> HttpResponse:
         reader = reader_of(request.user, request.GET.get("tenant", ""))
         with Viewing(reader, request) as viewing:
-            said = found(request, viewing)
-            return said if isinstance(said, HttpResponse) else _json(request, said)
+            answer = found(request, viewing)
+            return answer if isinstance(answer, HttpResponse) else _json(request, answer)
 
-    return asked_for
+    return view
 
 
-def _known(request: HttpRequest) -> Told:
+def _known(request: HttpRequest) -> FlamePage:
     """Return the services of a tenant with their times and profile types, from the index only."""
     tenant = reader_of(request.user, request.GET.get("tenant", "")).tenants[0]
     services = [
@@ -124,9 +124,9 @@ def _known(request: HttpRequest) -> Told:
     return {"tenant": tenant, "services": services}
 
 
-def _labels(request: HttpRequest, viewing: Viewing) -> Told:
+def _labels(request: HttpRequest, viewing: Viewing) -> FlamePage:
     """Return label names, or the values of the label that ``name`` gives."""
-    side = asked.side_of(request.GET, viewing, _side_prefix(request))
+    side = query_parameters.side_of(request.GET, viewing, _side_prefix(request))
     name = request.GET.get("name", "")
     if name:
         found = viewing.label_values(side.question, name)
@@ -135,9 +135,9 @@ def _labels(request: HttpRequest, viewing: Viewing) -> Told:
     return _with_report({"values": found}, viewing)
 
 
-def _timeline(request: HttpRequest, viewing: Viewing) -> Told:
+def _timeline(request: HttpRequest, viewing: Viewing) -> FlamePage:
     """Return the values over time; each bar is the sum of its step."""
-    side = asked.typed_side(request.GET, viewing, _side_prefix(request))
+    side = query_parameters.typed_side(request.GET, viewing, _side_prefix(request))
     step_ms = max(1, -(-(side.end_ms - side.start_ms + 1) // BARS))
     first_ms = side.start_ms - 1 + step_ms  # The points of a bar are those after the previous bar.
     grid = Grid(start_ms=first_ms, end_ms=max(first_ms, side.end_ms - 1 + step_ms), step_ms=step_ms)
@@ -146,26 +146,26 @@ def _timeline(request: HttpRequest, viewing: Viewing) -> Told:
     return _with_report({"step_ms": step_ms, "start_ms": side.start_ms, "end_ms": side.end_ms, "bars": bars}, viewing)
 
 
-def _graph(request: HttpRequest, viewing: Viewing) -> Told:
+def _graph(request: HttpRequest, viewing: Viewing) -> FlamePage:
     """Return the flame graph of one side or the comparison of two, with the table and the search result."""
-    focus, search = asked.focus_of(request.GET), asked.search_of(request.GET)
-    trees, told = _trees(request, viewing)
-    return _with_report(told | answers.graph_json(trees, focus, search), viewing)
+    focus, search = query_parameters.focus_of(request.GET), query_parameters.search_of(request.GET)
+    trees, data = _trees(request, viewing)
+    return _with_report(data | answers.graph_json(trees, focus, search), viewing)
 
 
-def _sandwich(request: HttpRequest, viewing: Viewing) -> Told:
+def _sandwich(request: HttpRequest, viewing: Viewing) -> FlamePage:
     """Return the callers and callees of one function."""
     function = _function(request)
-    trees, told = _trees(request, viewing)
-    return _with_report(told | answers.sandwich_json(trees, function), viewing)
+    trees, data = _trees(request, viewing)
+    return _with_report(data | answers.sandwich_json(trees, function), viewing)
 
 
 def _export(request: HttpRequest, viewing: Viewing) -> HttpResponse:
     """Return a file: ``pprof``, ``folded`` stacks, or ``levels`` for other viewers."""
-    form, kind = request.GET.get("form", ""), asked.profile_type(request.GET)
+    form, kind = request.GET.get("form", ""), query_parameters.profile_type(request.GET)
     name = f"{request.GET.get('service') or request.GET.get('tenant')}.{kind.split(':')[1]}"
-    if form == "pprof" and not asked.compared(request.GET):
-        side = asked.typed_side(request.GET, viewing)
+    if form == "pprof" and not query_parameters.compared(request.GET):
+        side = query_parameters.typed_side(request.GET, viewing)
         places = viewing.places(side.question)
         viewing.will_show(0, places)
         data = merged_profile(places, kind, side.end_ms, compress=True)
@@ -192,30 +192,36 @@ def _open_file(request: HttpRequest) -> Answer:
     """Return the graph of an uploaded pprof file; nothing is stored."""
     show = request.GET.get("show", "")
     try:
-        tree, told = opened_file(request)
+        tree, data = opened_file(request)
         if show == "sandwich":
-            return told | answers.sandwich_json([tree], _function(request))
+            return data | answers.sandwich_json([tree], _function(request))
         if show in ("folded", "levels"):
-            chosen = told["sample_types"][told["sample"]]
+            chosen = data["sample_types"][data["sample"]]
             return _text_file([tree], show, "opened", f"file:{chosen['type']}:{chosen['unit']}::".replace("\n", " "))
-        return told | answers.graph_json([tree], asked.focus_of(request.GET), asked.search_of(request.GET))
+        return data | answers.graph_json(
+            [tree], query_parameters.focus_of(request.GET), query_parameters.search_of(request.GET)
+        )
     except LimitExceeded as error:
         raise ConnectError("invalid_argument", str(error), reason="file_too_large") from error
 
 
-def _trees(request: HttpRequest, viewing: Viewing) -> tuple[list[FlameTree], Told]:
+def _trees(request: HttpRequest, viewing: Viewing) -> tuple[list[FlameTree], FlamePage]:
     """Return the tree of each side, and the parsed parameters."""
-    prefixes = [asked.LEFT, asked.RIGHT] if asked.compared(request.GET) else [_side_prefix(request)]
-    sides = [asked.typed_side(request.GET, viewing, prefix) for prefix in prefixes]
+    prefixes = (
+        [query_parameters.LEFT, query_parameters.RIGHT]
+        if query_parameters.compared(request.GET)
+        else [_side_prefix(request)]
+    )
+    sides = [query_parameters.typed_side(request.GET, viewing, prefix) for prefix in prefixes]
     trees = [viewing.tree(side.question) for side in sides]
     viewing.will_show(0, *trees)  # Tables and searches use the whole tree, whatever part is drawn.
-    _, sample_type, sample_unit, _, _ = asked.profile_type(request.GET).split(":")
+    _, sample_type, sample_unit, _, _ = query_parameters.profile_type(request.GET).split(":")
     ranges = [{"start_ms": side.start_ms, "end_ms": side.end_ms} for side in sides]
     return trees, {"ranges": ranges, "sample_type": sample_type, "unit": sample_unit}
 
 
 def _side_prefix(request: HttpRequest) -> str:
-    return asked.RIGHT if request.GET.get("side") == "right" else asked.LEFT
+    return query_parameters.RIGHT if request.GET.get("side") == "right" else query_parameters.LEFT
 
 
 def _function(request: HttpRequest) -> str:
@@ -225,13 +231,13 @@ def _function(request: HttpRequest) -> str:
     return name
 
 
-def _with_report(told: Told, viewing: Viewing) -> Told:
-    return told | {"report": report_json(merged_report(viewing.reports))}
+def _with_report(data: FlamePage, viewing: Viewing) -> FlamePage:
+    return data | {"report": report_json(merged_report(viewing.reports))}
 
 
 def _file(data: bytes, kind: str, name: str, viewing: Viewing | None = None) -> HttpResponse:
     plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "_" for letter in name)
-    headers = _UNKEPT | {"Content-Disposition": f'attachment; filename="{plain}"'}
+    headers = _NO_STORE | {"Content-Disposition": f'attachment; filename="{plain}"'}
     return HttpResponse(data, content_type=kind, headers=headers | (viewing.headers() if viewing else {}))
 
 

@@ -27,7 +27,7 @@ from webadmin.query.viewers.viewing import (
     identify_reader,
     parsed_selector,
     parsed_selectors,
-    said_to_viewers,
+    viewer_errors,
 )
 
 BODY_BYTES_MAX = 1 << 20
@@ -95,8 +95,8 @@ def _select_series(request: Any, viewing: Viewing, call: Call) -> Message:
         aggregation=Aggregation.AVERAGE if is_average else Aggregation.SUM,
         limit=request.limit,
     )
-    asked = question and Question(start_ms=grid.start_ms, end_ms=grid.end_ms, matchers=matchers)
-    return querier_pb2.SelectSeriesResponse(series=[_points(one) for one in viewing.points(asked, grid)])
+    series_question = question and Question(start_ms=grid.start_ms, end_ms=grid.end_ms, matchers=matchers)
+    return querier_pb2.SelectSeriesResponse(series=[_points(one) for one in viewing.points(series_question, grid)])
 
 
 def _points(series: PointSeries) -> querier_pb2.Series:
@@ -109,10 +109,10 @@ def _select_merge_profile(request: Any, viewing: Viewing, call: Call) -> Message
 
 
 def _select_merge_span_profile(request: Any, viewing: Viewing, call: Call) -> Message:
-    asked = _as_stack_request(request)
-    if asked.format != querier_pb2.PROFILE_FORMAT_TREE:
-        asked.format = querier_pb2.PROFILE_FORMAT_FLAMEGRAPH
-    found = stacks_answer(asked, viewing)
+    stack_request = _as_stack_request(request)
+    if stack_request.format != querier_pb2.PROFILE_FORMAT_TREE:
+        stack_request.format = querier_pb2.PROFILE_FORMAT_FLAMEGRAPH
+    found = stacks_answer(stack_request, viewing)
     return querier_pb2.SelectMergeSpanProfileResponse(
         flamegraph=found.flamegraph if found.HasField("flamegraph") else None, tree=found.tree
     )
@@ -161,7 +161,7 @@ def _pairs(labels: Labels) -> list[querier_pb2.LabelPair]:
 def _method(kind: type[Message], answer: Callable[[Any, Viewing, Call], Message]) -> View:
     def handler(call: Call) -> Message:
         viewing = call.held.enter_context(Viewing(call.sender, call.request, call.deadline))
-        with said_to_viewers():
+        with viewer_errors():
             found = answer(_parsed(kind(), call), viewing, call)
         call.answer_headers.update(viewing.headers())
         return found

@@ -24,10 +24,10 @@ from engine.query.model import Question, type_id
 from engine.query.select_points import Aggregation, Grid, PointSeries
 from engine.query.timeline import Timeline, step_of, timeline
 from webadmin.base.connect import JSON, ConnectError, View, answer, error_answer, refusal
-from webadmin.base.time_words import parse_time
+from webadmin.base.query_times import parse_time
 from webadmin.query.viewers.querier_api import HOUR_MS, plain_names
 from webadmin.query.viewers.shown_nodes import shown_nodes_of
-from webadmin.query.viewers.viewing import Viewing, identify_reader, parsed_selector, said_to_viewers
+from webadmin.query.viewers.viewing import Viewing, identify_reader, parsed_selector, viewer_errors
 
 log = logging.getLogger(__name__)
 
@@ -48,21 +48,21 @@ class _Side:
 
 
 def _render(request: HttpRequest, viewing: Viewing) -> Any:
-    asked = request.GET
-    side = _side(viewing, asked.get("query", ""), asked.get("from", ""), asked.get("until", ""))
-    wanted = asked.get("maxNodes") or asked.get("max-nodes") or ""
-    if asked.get("format") == "dot":
+    parameters = request.GET
+    side = _side(viewing, parameters.get("query", ""), parameters.get("from", ""), parameters.get("until", ""))
+    wanted = parameters.get("maxNodes") or parameters.get("max-nodes") or ""
+    if parameters.get("format") == "dot":
         functions = shown_nodes_of(_number(wanted), default=FUNCTIONS)
         return dot_graph(viewing.tree(side.question), functions)
     nodes = shown_nodes_of(_number(wanted))
-    group_by = tuple(asked.getlist("groupBy")[:1])
+    group_by = tuple(parameters.getlist("groupBy")[:1])
     step_s = step_of(side.start_ms, side.end_ms)
     grid = Grid(
         start_ms=side.start_ms,
         end_ms=side.end_ms,
         step_ms=step_s * 1_000,
         group_by=group_by,
-        aggregation=Aggregation.AVERAGE if asked.get("aggregation") == "avg" else Aggregation.SUM,
+        aggregation=Aggregation.AVERAGE if parameters.get("aggregation") == "avg" else Aggregation.SUM,
     )
     tree = viewing.tree(side.question)
     viewing.will_show(nodes, tree)
@@ -79,14 +79,19 @@ def _render(request: HttpRequest, viewing: Viewing) -> Any:
 
 
 def _render_diff(request: HttpRequest, viewing: Viewing) -> Any:
-    asked = request.GET
+    parameters = request.GET
     left, right = (
-        _side(viewing, asked.get(f"{side}Query", ""), asked.get(f"{side}From", ""), asked.get(f"{side}Until", ""))
+        _side(
+            viewing,
+            parameters.get(f"{side}Query", ""),
+            parameters.get(f"{side}From", ""),
+            parameters.get(f"{side}Until", ""),
+        )
         for side in ("left", "right")
     )
     if left.profile_type != right.profile_type:
         raise InvalidQuestion(f"the profile types differ: {left.profile_type} and {right.profile_type}")
-    nodes = shown_nodes_of(_number(asked.get("maxNodes") or asked.get("max-nodes") or ""))
+    nodes = shown_nodes_of(_number(parameters.get("maxNodes") or parameters.get("max-nodes") or ""))
     trees = viewing.tree(left.question), viewing.tree(right.question)
     viewing.will_show(nodes, *trees)
     graph = flame_graph_diff(*trees, nodes)
@@ -107,11 +112,11 @@ def _labels(request: HttpRequest, viewing: Viewing) -> Any:
 
 def _of_labels(request: HttpRequest, viewing: Viewing) -> Question | None:
     """Return the query of ``query``, ``from`` and ``until``; the defaults are all series and the last hour."""
-    asked = request.GET
+    parameters = request.GET
     now_s = viewing.now_ms / 1_000
-    start_ms = _ms(asked["from"], now_s) if "from" in asked else viewing.now_ms - HOUR_MS
-    question = viewing.question(start_ms, _ms(asked.get("until", ""), now_s), ())
-    profile_type, matchers = _parsed_query(asked.get("query") or "{}")
+    start_ms = _ms(parameters["from"], now_s) if "from" in parameters else viewing.now_ms - HOUR_MS
+    question = viewing.question(start_ms, _ms(parameters.get("until", ""), now_s), ())
+    profile_type, matchers = _parsed_query(parameters.get("query") or "{}")
     if profile_type:
         matchers = Question(start_ms=0, end_ms=0, matchers=matchers).of_type(profile_type).matchers
     return question and replace(question, matchers=matchers)
@@ -169,9 +174,9 @@ def _view(found: Callable[[HttpRequest, Viewing], Any]) -> View:
             return HttpResponse(status=405, headers={"Allow": "GET"})
         try:
             with Viewing(identify_reader(request), request) as viewing:
-                with said_to_viewers():
-                    said = found(request, viewing)
-                body, kind = (said, TEXT) if isinstance(said, str) else (json.dumps(said, ensure_ascii=False), JSON)
+                with viewer_errors():
+                    shown = found(request, viewing)
+                body, kind = (shown, TEXT) if isinstance(shown, str) else (json.dumps(shown, ensure_ascii=False), JSON)
                 return answer(request, body.encode("utf-8", "replace"), kind, viewing.headers())
         except ConnectError as error:
             return refusal(error)

@@ -20,7 +20,7 @@ from django.http import HttpRequest
 from engine.core.errors import LimitExceeded
 from engine.formats.profile_block.model import Labels
 from engine.formats.profile_block.selectors import InvalidSelector, Matcher, parse_selector
-from engine.query.admission import Asker
+from engine.query.admission import Caller
 from engine.query.errors import InvalidQuestion, QueryAbandoned, QueryBusy, QueryTimedOut, QueryTooLarge
 from engine.query.flame.pprof_tree import location_table
 from engine.query.flame.tree import FlameTree
@@ -30,19 +30,19 @@ from engine.query.select_points import Grid, PointSeries
 from engine.storage.model import StorageError
 from webadmin.base.access.request_rates import seconds_to_wait
 from webadmin.base.connect import ConnectError
-from webadmin.base.not_taken import NotTaken
+from webadmin.base.push_rejected import PushRejected
 from webadmin.base.senders import Reader, Senders
 from webadmin.lanes.profiles.errors import IndexMoved, InvalidIndexQuery
 from webadmin.query.questions import (
     Answer,
-    ask_label_names,
-    ask_label_values,
-    ask_points,
-    ask_profile_types,
-    ask_series,
-    ask_stacks,
     query_engine,
+    query_label_names,
+    query_label_values,
     query_limits,
+    query_points,
+    query_profile_types,
+    query_series,
+    query_stacks,
 )
 from webadmin.query.viewers.presence import has_left
 from webadmin.query.viewers.time_ranges import RangeLimits, TimeRange, checked_range
@@ -52,7 +52,7 @@ BYTES_HEADER = "Lithify-Bytes-Read"
 MILLISECONDS_HEADER = "Lithify-Milliseconds"
 PARTIAL_HEADER = "Lithify-Partial"
 """Number of datasets that are missing from the result, and the reason for the first; absent if it is complete."""
-SAID_MAX = 300
+MESSAGE_MAX = 300
 
 Result = TypeVar("Result")
 
@@ -63,7 +63,7 @@ _readers = Senders()
 
 def identify_reader(request: HttpRequest) -> Reader:
     """Return the authenticated reader. Raises ConnectError without valid credentials."""
-    with said_to_viewers():
+    with viewer_errors():
         reader = _readers.identify_reader(request)
     wait = seconds_to_wait(reader.actor.removeprefix("credential:"))
     if wait:
@@ -73,11 +73,11 @@ def identify_reader(request: HttpRequest) -> Reader:
 
 
 @contextmanager
-def said_to_viewers() -> Iterator[None]:
+def viewer_errors() -> Iterator[None]:
     """Turn errors of a request into ConnectError."""
     try:
         yield
-    except NotTaken as error:
+    except PushRejected as error:
         raise ConnectError(error.code, error.message, reason=error.reason) from error
     except (InvalidQuestion, InvalidSelector, InvalidIndexQuery) as error:
         raise ConnectError("invalid_argument", str(error), reason=error.code) from error
@@ -111,7 +111,7 @@ class Viewing:
         seconds = self._limits.seconds
         if deadline is not None:
             seconds = min(seconds, max(0.0, deadline - time.monotonic()))
-        self._asker = Asker(query_engine().memory, seconds, lambda: request is not None and has_left(request))
+        self._caller = Caller(query_engine().memory, seconds, lambda: request is not None and has_left(request))
         self._tenants = reader.tenants
         self._kept_bytes = 0
         self._reports: list[QueryReport] = []
@@ -122,7 +122,7 @@ class Viewing:
     def __exit__(
         self, error_class: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._asker.close()
+        self._caller.close()
 
     def range_of(self, start_ms: int, end_ms: int) -> TimeRange | None:
         """Return the part of a range that is read. Raises InvalidQuestion."""
@@ -140,20 +140,22 @@ class Viewing:
         """Return the merged stacks with functions as frames."""
         if question is None:
             return FlameTree()
-        return self._keep_tree(ask_stacks(self._tenants, question, FlameTree, limits=self._limits, asker=self._asker))
+        return self._keep_tree(
+            query_stacks(self._tenants, question, FlameTree, limits=self._limits, caller=self._caller)
+        )
 
     def places(self, question: Question | None) -> FlameTree:
         """Return the merged stacks with whole locations as frames."""
         if question is None:
             return FlameTree()
         return self._keep_tree(
-            ask_stacks(
+            query_stacks(
                 self._tenants,
                 question,
                 FlameTree,
                 table_of=location_table,
                 limits=self._limits,
-                asker=self._asker,
+                caller=self._caller,
             )
         )
 
@@ -162,35 +164,41 @@ class Viewing:
         grid.check(self._limits.points)
         if question is None:
             return []
-        return self._keep(ask_points(self._tenants, question, grid, limits=self._limits, asker=self._asker))
+        return self._keep(query_points(self._tenants, question, grid, limits=self._limits, caller=self._caller))
 
     def will_show(self, nodes: int, *trees: FlameTree) -> None:
         """Reserve the memory for drawing this many nodes of trees (below 1: all). Raises the errors of a query."""
         there = sum(tree.node_count for tree in trees)
-        self._asker.hold(self._kept_bytes + SHOWN_NODE_BYTES * (min(nodes, there) if nodes > 0 else there))
+        self._caller.hold(self._kept_bytes + SHOWN_NODE_BYTES * (min(nodes, there) if nodes > 0 else there))
 
     def series(self, question: Question | None, names: Sequence[str]) -> list[Labels]:
         """Return the label sets, restricted to ``names`` (empty: no restriction)."""
         return self._list(
-            question, lambda asked: ask_series(self._tenants, asked, names, limits=self._limits, asker=self._asker)
+            question,
+            lambda narrowed: query_series(self._tenants, narrowed, names, limits=self._limits, caller=self._caller),
         )
 
     def label_names(self, question: Question | None) -> list[str]:
         """Return the label names."""
         return self._list(
-            question, lambda asked: ask_label_names(self._tenants, asked, limits=self._limits, asker=self._asker)
+            question,
+            lambda narrowed: query_label_names(self._tenants, narrowed, limits=self._limits, caller=self._caller),
         )
 
     def label_values(self, question: Question | None, name: str) -> list[str]:
         """Return the values of a label."""
         return self._list(
-            question, lambda asked: ask_label_values(self._tenants, asked, name, limits=self._limits, asker=self._asker)
+            question,
+            lambda narrowed: query_label_values(
+                self._tenants, narrowed, name, limits=self._limits, caller=self._caller
+            ),
         )
 
     def profile_types(self, question: Question | None) -> list[str]:
         """Return the ids of profile types."""
         return self._list(
-            question, lambda asked: ask_profile_types(self._tenants, asked, limits=self._limits, asker=self._asker)
+            question,
+            lambda narrowed: query_profile_types(self._tenants, narrowed, limits=self._limits, caller=self._caller),
         )
 
     @property
@@ -210,8 +218,8 @@ class Viewing:
             "Server-Timing": ", ".join(f"{name};dur={1000 * seconds:.1f}" for name, seconds in phases.items()),
         }
         if damage:
-            said = f"{len(damage)} not read: {damage[0]}".encode("ascii", "backslashreplace").decode()
-            found[PARTIAL_HEADER] = "".join(letter if letter.isprintable() else " " for letter in said)[:SAID_MAX]
+            text = f"{len(damage)} not read: {damage[0]}".encode("ascii", "backslashreplace").decode()
+            found[PARTIAL_HEADER] = "".join(letter if letter.isprintable() else " " for letter in text)[:MESSAGE_MAX]
         return found
 
     def _list(self, question: Question | None, ask: Callable[[Question], Answer[list[Result]]]) -> list[Result]:
@@ -220,7 +228,7 @@ class Viewing:
     def _keep_tree(self, answer: Answer[FlameTree]) -> FlameTree:
         """Reduce the reserved memory to the size of the tree; its construction needs more."""
         self._kept_bytes += answer.result.node_count * NODE_BYTES
-        self._asker.keep(max(self._kept_bytes, 1))
+        self._caller.keep(max(self._kept_bytes, 1))
         return self._keep(answer)
 
     def _keep(self, answer: Answer[Result]) -> Result:

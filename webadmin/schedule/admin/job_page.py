@@ -81,10 +81,10 @@ def failures(job: Job) -> SafeString | str:
 
 def progress(job: Job) -> SafeString | str:
     """Return the progress that the worker last reported."""
-    told = job.progress
-    if job.state != JobState.LEASED.value or not isinstance(told, dict):
+    shown = job.progress
+    if job.state != JobState.LEASED.value or not isinstance(shown, dict):
         return show.NOTHING
-    return show.progress_bar(int(told.get("done", 0)), int(told.get("total", 0)), str(told.get("phase", "")))
+    return show.progress_bar(int(shown.get("done", 0)), int(shown.get("total", 0)), str(shown.get("phase", "")))
 
 
 def tenant_text(tenant: str) -> str:

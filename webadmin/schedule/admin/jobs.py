@@ -47,7 +47,7 @@ class JobStateFilter(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == TROUBLE:
-            return queries.jobs_in_trouble(queryset, queries.command_now_ms())
+            return queries.failing_jobs(queryset, queries.command_now_ms())
         return queryset.filter(state=self.value()) if self.value() in set(JobState) else queryset
 
 

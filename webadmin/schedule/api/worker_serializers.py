@@ -50,7 +50,7 @@ class PollRequestSerializer(serializers.Serializer[Any]):
     updates = JobUpdateSerializer(  # type: ignore[call-arg]  # ``many`` makes a list, which has a length
         many=True, required=False, max_length=wire.UPDATES_MAX
     )
-    heard = serializers.IntegerField(
+    last_serial = serializers.IntegerField(
         min_value=0,
         max_value=COUNT_MAX,
         required=False,

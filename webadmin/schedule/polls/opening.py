@@ -11,7 +11,7 @@ from typing import Any
 from engine.schedule.limits import EffectiveLimits, LimitName, Scope, ScopeKind, SetLimit
 from engine.schedule.pauses import PausedScope
 from webadmin.base.database.columns import rows_column
-from webadmin.base.database.dialect import ask
+from webadmin.base.database.dialect import execute_deferred
 from webadmin.schedule.command_log import HEAD_COLUMN_COUNT, HEAD_TABLES, CommandTime, head_columns, head_of
 from webadmin.schedule.lanes import lanes
 from webadmin.schedule.models import Limits
@@ -79,7 +79,7 @@ class PollOpening:
 def open_poll() -> PollOpening:
     """Read the global state of a poll."""
     statement, queue_lanes = _opening(head_columns())
-    [row] = ask(statement)()
+    [row] = execute_deferred(statement)()
     head, time = head_of(row[:HEAD_COLUMN_COUNT])
     row = row[HEAD_COLUMN_COUNT:]
     columns, flags = row[: len(_LIMITS)], row[len(_LIMITS) :]

@@ -74,7 +74,7 @@ def read_shares(
     return tuple(_lane_view(lane, by_lane.get(lane), limits) for lane in lanes), tuple(tenant_views)
 
 
-def neediest_tenants(
+def least_served_tenants(
     lane: str, paused: Iterable[PausedScope], full: Collection[TenantKey], *, tenant_max: int
 ) -> list[TenantShare]:
     """Return the tenants of a lane with ready work and the least virtual time, without paused and full ones."""

@@ -19,8 +19,8 @@ from engine.protocol.tokens import TokenCodec
 from engine.schedule.limits import EffectiveLimits, LimitName
 from engine.schedule.model import HOLDING_STATES, JobState, JobView, PlannedQueue, Report, ScheduleSnapshot
 from webadmin.base.database.dialect import among, as_instance, read_rows
+from webadmin.schedule.blockers import unclaimable_jobs
 from webadmin.schedule.fairness_models import TenantShare
-from webadmin.schedule.hindrances import unclaimable_jobs
 from webadmin.schedule.lanes import (
     Accepted,
     Finished,
@@ -110,7 +110,7 @@ def read_poll(
     reported = reported or read_reported(request.updates, worker, credential)
     job_max = request.capacity if opening.has_work else 0
     assignable = _assignable(request, opening) if job_max else []
-    held = _held_jobs(worker, request.heard)
+    held = _held_jobs(worker, request.last_serial)
     ending = [*reported.ending(), *(job for job in held if job.name not in reported.jobs)]
     plans = _read_plans(opening, job_max, ending)
     tenants = {(job.lane, job.tenant) for job in assignable}.union(*(plan.tenants() for plan in plans.values()))
@@ -128,7 +128,7 @@ def read_poll(
         limits=schedule_limits(opening.limits),
         reports=reported.reports,
         reported={name: _job_view(job, own) for name, job in reported.jobs.items()},
-        heard=request.heard,
+        last_serial=request.last_serial,
         held=tuple(_job_view(job, own) for job in held),
         assignable=tuple(_job_view(job, own) for job in assignable),
         queues=tuple(queues),
@@ -201,11 +201,11 @@ def _reported_jobs(updates: Sequence[JobUpdate], worker: Worker) -> list[Job]:
     return jobs
 
 
-def _held_jobs(worker: Worker, heard: int) -> list[Job]:
-    """Return the jobs that the worker holds under tokens up to ``heard``, which it sends only after a lost answer."""
-    if not heard:
+def _held_jobs(worker: Worker, last_serial: int) -> list[Job]:
+    """Return the jobs that the worker holds under tokens up to ``last_serial``, sent only after a lost answer."""
+    if not last_serial:
         return []
-    held = Job.objects.filter(state=JobState.LEASED, worker=worker, token__lte=heard).select_related("worker")
+    held = Job.objects.filter(state=JobState.LEASED, worker=worker, token__lte=last_serial).select_related("worker")
     return list(held.order_by("id")[:HELD_MAX])
 
 
@@ -226,11 +226,13 @@ def _read_reports(
     checked = check_results([one for one in finished if one is not None])
     reports: list[Report] = []
     for update, token, one in zip(updates, tokens, finished, strict=True):
-        told = None if one is None else checked[one.job.name]
-        result = told.result if isinstance(told, Accepted) else None
-        refusal = told if isinstance(told, FailureReason) else None
+        checked_result = None if one is None else checked[one.job.name]
+        result = checked_result.result if isinstance(checked_result, Accepted) else None
+        refusal = checked_result if isinstance(checked_result, FailureReason) else None
         reports.append(Report(update=update, token=token, result=result, refusal=refusal))
-    return tuple(reports), {name: told.swap for name, told in checked.items() if isinstance(told, Accepted)}
+    return tuple(reports), {
+        name: checked_result.swap for name, checked_result in checked.items() if isinstance(checked_result, Accepted)
+    }
 
 
 def _decode(codec: TokenCodec, update: JobUpdate, credential: str) -> int | None:
@@ -271,8 +273,8 @@ def _first_waiting(waiting: QuerySet[Job], lane: str, opening: PollOpening, coun
     if opening.has_own_limits:
         there |= {tenant for _, tenant in capped_tenants(opening.time.now_ms, [lane]).full}
     shares = TenantShare.objects.filter(lane=lane).exclude(tenant__in=there)
-    needy = shares.filter(Exists(waiting.filter(tenant=OuterRef("tenant")))).order_by("virtual_time", "tenant")
-    for tenant in needy.values_list("tenant", flat=True)[:count]:
+    least_served = shares.filter(Exists(waiting.filter(tenant=OuterRef("tenant")))).order_by("virtual_time", "tenant")
+    for tenant in least_served.values_list("tenant", flat=True)[:count]:
         found += waiting.filter(tenant=tenant).order_by("priority_ms", "name")[:1]
     return found
 

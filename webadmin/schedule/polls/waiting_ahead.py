@@ -42,7 +42,7 @@ def waiting_ahead(waiting: QuerySet[Job], worker: str, opening: PollOpening, cou
     found: list[Job] = []
     for name in lanes_ahead():
         own = waiting.filter(lane=name)
-        tenants = _neediest(own, name, min(TENANTS_MAX, count * OTHERS))
+        tenants = _least_served(own, name, min(TENANTS_MAX, count * OTHERS))
         first = _first_of_tenants(own, tenants, count)
         taken: dict[str, int] = {}
         for job in lane_of(name).offered(first, offer):
@@ -52,7 +52,7 @@ def waiting_ahead(waiting: QuerySet[Job], worker: str, opening: PollOpening, cou
     return found
 
 
-def _neediest(jobs: QuerySet[Job], lane: str, count: int) -> list[str]:
+def _least_served(jobs: QuerySet[Job], lane: str, count: int) -> list[str]:
     """Return the tenants with waiting jobs and the least virtual time."""
     paid = TenantShare.objects.filter(lane=lane, tenant=OuterRef("tenant")).values("virtual_time")[:1]
     tenants = jobs.order_by().values("tenant").distinct()

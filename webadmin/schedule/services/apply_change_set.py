@@ -37,8 +37,8 @@ from webadmin.base.database.dialect import (
     as_instance,
     insert_rows,
     is_contention,
+    pipeline,
     reserve_ids,
-    together,
     update_rows,
 )
 from webadmin.schedule.command_log import CommandTime, move_head, take_head_for_entry, write_command
@@ -132,7 +132,7 @@ class _Application:
         self._return(changes.returned)
         self._assign(changes.assigned)
         assigned = (*(assignment.job.id for assignment in changes.assigned), *job_ids)
-        with together():
+        with pipeline():
             write_command(
                 kind=Command.Kind.UPDATE_PLAN,
                 actor=f"worker:{self.context.worker.name}",

@@ -17,8 +17,8 @@ from django.db.models import QuerySet
 
 from webadmin.base.access.services import record_audit
 from webadmin.base.actions.action import ActionContext
+from webadmin.schedule.blockers import unclaimable_jobs
 from webadmin.schedule.command_log import CommandTime, move_head, read_time, take_head, write_command
-from webadmin.schedule.hindrances import unclaimable_jobs
 from webadmin.schedule.models import Command, Job, LogHead
 from webadmin.schedule.operation_models import WHY_MAX
 from webadmin.schedule.pauses import paused_scopes

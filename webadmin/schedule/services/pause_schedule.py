@@ -23,9 +23,9 @@ from webadmin.schedule.pauses import pauses_in_force
 from webadmin.schedule.services.change_limit import DURATION_SECONDS_MAX
 from webadmin.schedule.services.operation import operation
 
-EndOfPause = tuple[int, int] | tuple[None, None]
+PauseEnd = tuple[int, int] | tuple[None, None]
 """When a pause ends, in command time and in wall time."""
-FURTHER_NOTICE: EndOfPause = (None, None)
+FURTHER_NOTICE: PauseEnd = (None, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,19 +116,19 @@ def _check(scope: Scope) -> None:
     check_lane(scope)
 
 
-def _end_of(time: CommandTime, for_seconds: int | None) -> EndOfPause:
+def _end_of(time: CommandTime, for_seconds: int | None) -> PauseEnd:
     if for_seconds is None:
         return FURTHER_NOTICE
     return time.now_ms + for_seconds * 1000, time.wall_ms + for_seconds * 1000
 
 
 def _end(scope: Scope, now_ms: int, actor: str) -> None:
-    lasting = Pause.objects.filter(scope_kind=scope.kind, scope_value=scope.value, ended_at_ms=None)
-    lasting.update(ended_at_ms=now_ms, ended_by=actor)
+    active = Pause.objects.filter(scope_kind=scope.kind, scope_value=scope.value, ended_at_ms=None)
+    active.update(ended_at_ms=now_ms, ended_by=actor)
 
 
 def _outcome(
-    scope: Scope, mode: PauseMode | None, end: EndOfPause, order: ActionContext, index: int | None
+    scope: Scope, mode: PauseMode | None, end: PauseEnd, order: ActionContext, index: int | None
 ) -> PauseOutcome:
     place = {} if scope.kind is ScopeKind.GLOBAL else {scope.kind.value: scope.value}
     now_ms = read_time().now_ms

@@ -20,7 +20,7 @@ from engine.schedule.prepare import prepare
 from webadmin.base.access.errors import NameTaken, TooManyNames
 from webadmin.base.access.models import WorkerCredential
 from webadmin.base.database.advisory_lock import advisory_lock
-from webadmin.base.database.dialect import among, as_instance, clock_ms, read_rows, time_value, together, wait_for_disk
+from webadmin.base.database.dialect import among, as_instance, clock_ms, pipeline, read_rows, time_value, wait_for_disk
 from webadmin.schedule.command_log import advance_clock
 from webadmin.schedule.errors import ScheduleBusy, StaleSnapshot
 from webadmin.schedule.lanes import by_lane, lane_of, prepare_swaps
@@ -69,7 +69,7 @@ def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) ->
                 log.info("poll_prepared_again worker=%s reason=%s", worker.name, error)
                 continue
         _run_post_commit_hooks(change_set, view)
-        with together():  # one wait for both durability and the data of the answer
+        with pipeline():  # one wait for both durability and the data of the answer
             if applied and applied.is_early:
                 wait_for_disk()
             return _answer(view, renewed, applied, credential.key_id)
@@ -111,9 +111,9 @@ def _record_worker(request: PollRequest, credential: WorkerCredential, at: datet
     if worker.credential_id != credential.id and worker.credential.revoked_at is None:
         raise NameTaken(f"the worker name {request.worker!r} belongs to the credential {worker.credential.name!r}")
     # By the clock that all processes share: whether a worker is silent must not depend on the process it polled.
-    heard_at = datetime.fromtimestamp(clock_ms() / 1000, UTC)
+    seen_at = datetime.fromtimestamp(clock_ms() / 1000, UTC)
     Worker.objects.filter(id=worker.id).update(
-        credential=credential, build=request.build, capacity=request.capacity, last_poll_at=heard_at
+        credential=credential, build=request.build, capacity=request.capacity, last_poll_at=seen_at
     )
     worker.build = request.build
     return worker

@@ -17,11 +17,13 @@ def renew_leases(renewals: Sequence[RenewLease], *, worker: Worker, expires_ms: 
     if not renewals:
         return []
     silent = [(renewal.job.id, renewal.job.token) for renewal in renewals if renewal.progress is None]
-    told = [(renewal.job.id, renewal.job.token, _progress(renewal)) for renewal in renewals if renewal.progress]
+    progress_rows = [
+        (renewal.job.id, renewal.job.token, _progress(renewal)) for renewal in renewals if renewal.progress
+    ]
     held = {"state": JobState.LEASED.value, "worker_id": worker.id}
     renewed = sum(
         update_rows(Job, ("id", "token"), columns, rows, where=held, at_least={"lease_expires_ms": expires_ms})
-        for columns, rows in (((), silent), (("progress",), told))
+        for columns, rows in (((), silent), (("progress",), progress_rows))
     )
     if renewed == len(renewals):
         return list(renewals)

@@ -15,7 +15,7 @@ from django.db.models.functions import Least
 
 from engine.schedule.model import JobState, ParkedKind
 from engine.schedule.priority import FAILURE_DELAY_MAX_MS, FAILURE_DELAY_MS
-from engine.schedule.progress import count_words
+from engine.schedule.progress import count_text
 from webadmin.base.actions.action import ActionContext
 from webadmin.schedule.lanes import by_lane, lane_of
 from webadmin.schedule.models import Attempt, Job
@@ -64,7 +64,7 @@ def _not_covered(wanted: JobFilter) -> tuple[str, ...]:
         ParkedKind.QUARANTINED: "release their blocks from quarantine",
     }
     return tuple(
-        f"{count_words(count, f'{kind.value} job')} not included: {remedy}"
+        f"{count_text(count, f'{kind.value} job')} not included: {remedy}"
         for kind, remedy in others.items()
         if kind is not wanted.kind and (count := parked.filter(is_kind(kind)).count())
     )

@@ -53,7 +53,7 @@ class DecisionOutcome:
         }
 
 
-def brake(lane: str, place: str, found: Sequence[FoundBad], order: ActionContext) -> str:
+def isolation_stop_reason(lane: str, place: str, found: Sequence[FoundBad], order: ActionContext) -> str:
     """Return why bad sources of a place may not be quarantined now, "" if they may.
 
     Stop quarantine there if ``found``, the sources to be quarantined, are too many beside those of the last hour.
@@ -135,17 +135,17 @@ def _retry(stop: IsolationStop, order: ActionContext) -> list[OperationOutcome]:
     names = list(evicted.filter(state=JobState.PARKED).order_by("id").values_list("name", flat=True))
     batches = (tuple(names[start : start + NAMES_MAX]) for start in range(0, len(names), NAMES_MAX))
     requeued = [requeue(JobFilter(names=batch), order=order) for batch in batches]
-    return [*requeued, *lane.let_in(stop.place, at_ms - RECENT_MS, order)]
+    return [*requeued, *lane.release_bad_sources(stop.place, at_ms - RECENT_MS, order)]
 
 
 def _end(stop: IsolationStop, decision: IsolationStop.Decision, order: ActionContext) -> tuple[int, ...]:
     with operation() as run:
-        lasting = IsolationStop.objects.filter(id=stop.id, ended_at_ms=None)
-        if not lasting.exists():
+        active = IsolationStop.objects.filter(id=stop.id, ended_at_ms=None)
+        if not active.exists():
             return ()
         about = {"lane": stop.lane, "place": stop.place, "decision": decision.value, "stop": stop.command_index}
         index = run.write("decide_isolation", order, target=stop.place or stop.lane, detail=about)
-        lasting.update(
+        active.update(
             ended_at_ms=run.time.now_ms,
             ended_wall_ms=run.time.wall_ms,
             decision=decision,

@@ -30,9 +30,9 @@ ENCODING_BYTES = 1
 class ChunkWriter:
     """Appends chunks, series by series, to the folder ``chunks`` of an unfinished block."""
 
-    def __init__(self, block: Path, file_bytes: int = FILE_BYTES, *, is_lasting: bool = True) -> None:
+    def __init__(self, block: Path, file_bytes: int = FILE_BYTES, *, is_durable: bool = True) -> None:
         self._block = block
-        self._is_lasting = is_lasting
+        self._is_durable = is_durable
         self._file_bytes = file_bytes
         self._file: SealedFile | None = None
         self._files = 0
@@ -68,7 +68,7 @@ class ChunkWriter:
         """Flush and close the files, and sync them if they are durable."""
         if self._file is not None:
             self._file.close()
-        if self._is_lasting:
+        if self._is_durable:
             sync_folder(self._block / FOLDER)
 
     def discard(self) -> None:
@@ -99,7 +99,7 @@ class ChunkWriter:
     def _next_file(self) -> SealedFile:
         if self._file is not None:
             self._file.close()
-        self._file = SealedFile(self._block / file_name(self._files), is_lasting=self._is_lasting)
+        self._file = SealedFile(self._block / file_name(self._files), is_durable=self._is_durable)
         self._files += 1
         self._file.write(MAGIC.to_bytes(4, "big") + bytes([VERSION]) + bytes(3))
         return self._file

@@ -59,7 +59,7 @@ class IndexWriter:
         label_indices: bool = True,
         labels_held: int = LABELS_HELD_MAX,
         table_bytes_max: int = BODY_BYTES_MAX,
-        is_lasting: bool = True,
+        is_durable: bool = True,
     ) -> None:
         """Create an index and write its ascending symbols.
 
@@ -71,7 +71,7 @@ class IndexWriter:
         self._table_bytes_max = min(table_bytes_max, BODY_BYTES_MAX)
         self._after: tuple[int, ...] | None = None
         self._last_ref = -1
-        self._file = SealedFile(path, is_lasting=is_lasting)
+        self._file = SealedFile(path, is_durable=is_durable)
         try:
             self._file.write(MAGIC.to_bytes(4, "big") + bytes([VERSION]))
             self._symbols_at = self._file.position

@@ -68,18 +68,18 @@ def plan_sweep(
     *,
     written_before: float,
     condemned_before: float,
-    clocks_apart: float = 0.0,
+    clock_skew_s: float = 0.0,
 ) -> FileSweep:
     """Plan a sweep. Roots (retained commits, snapshots of all branches, pinned readers) must be read after ``stored``.
 
     Files written after ``written_before`` are skipped; files condemned after ``condemned_before`` wait. A marked file
     is deleted again even if it is reachable: its deletion may have been interrupted, and nothing was published with it.
     ``builds_begun_at`` are the start times of open builds by the database's clock, which differs from the store's by at
-    most ``clocks_apart`` seconds.
+    most ``clock_skew_s`` seconds.
     """
     known = {each.id: each for each in listed}
     oldest = min(builds_begun_at, default=math.inf)
-    youngest = min(written_before, oldest - clocks_apart)
+    youngest = min(written_before, oldest - clock_skew_s)
     old = (file.id for file in stored if file.written_at < youngest)
     condemned = sorted(id_ for id_ in old if id_ not in reachable and id_ not in known)
     spared = sorted(id_ for id_, each in known.items() if id_ in reachable and not each.is_marked)

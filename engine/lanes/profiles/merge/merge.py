@@ -26,7 +26,7 @@ from engine.lanes.profiles.jobs import (
 )
 from engine.lanes.profiles.merge.dataset_merge import merge_rows
 from engine.lanes.profiles.merge.masks import MaskedSource, all_series, masked_sources, masks_on
-from engine.lanes.profiles.merge.result_size import bytes_in_block, cut_by_size, deal, room_for_datasets
+from engine.lanes.profiles.merge.result_size import bytes_in_block, cut_by_size, distribute_parts, room_for_datasets
 from engine.lanes.profiles.merge.series_cut import estimate_bytes
 from engine.lanes.profiles.merge.series_reach import cut_dataset
 from engine.storage.model import ObjectStore
@@ -189,9 +189,9 @@ def write_results(
     First blocks get the first ids, additional blocks the ids after them, tenant by tenant. Datasets without rows and
     blocks without datasets are omitted.
     """
-    dealt = [_deal_blocks(output, datasets) for output, datasets in zip(outputs, merged, strict=True)]
-    blocks = [(output, of_tenant[0]) for output, of_tenant in zip(outputs, dealt, strict=True)]
-    for output, of_tenant in zip(outputs, dealt, strict=True):
+    distributed = [_distribute_blocks(output, datasets) for output, datasets in zip(outputs, merged, strict=True)]
+    blocks = [(output, of_tenant[0]) for output, of_tenant in zip(outputs, distributed, strict=True)]
+    for output, of_tenant in zip(outputs, distributed, strict=True):
         blocks += [(output, parts) for parts in of_tenant[1:]]
     levels = [decode_metadata(source.metadata).compaction_level for source in spec.sources]
     sources = [(source.id, level) for source, level in zip(spec.sources, levels, strict=True)]
@@ -210,7 +210,9 @@ def write_results(
     )
 
 
-def _deal_blocks(output: OutputPlan, datasets: Sequence[Sequence[MergedDataset]]) -> list[list[MergedDataset | None]]:
+def _distribute_blocks(
+    output: OutputPlan, datasets: Sequence[Sequence[MergedDataset]]
+) -> list[list[MergedDataset | None]]:
     """Return the blocks of a tenant, each as a list of the part of every dataset (None: no part)."""
     blocks: list[list[MergedDataset | None]] = []
     for k in range(max(map(len, datasets), default=1) or 1):
@@ -219,7 +221,7 @@ def _deal_blocks(output: OutputPlan, datasets: Sequence[Sequence[MergedDataset]]
             bytes_in_block(part, plan.labels) if part and part.row_count else 0
             for plan, part in zip(output.datasets, parts, strict=True)
         ]
-        for positions in deal(sizes, output.bytes_max):
+        for positions in distribute_parts(sizes, output.bytes_max):
             blocks.append([part if position in positions else None for position, part in enumerate(parts)])
     return blocks
 

@@ -40,7 +40,7 @@ def bytes_in_block(part: MergedDataset, labels: Sequence[Labels]) -> int:
     return part.size + index + DATASET_BYTES + STRING_BYTES * references
 
 
-def deal(sizes: Sequence[int], room: int) -> list[list[int]]:
+def distribute_parts(sizes: Sequence[int], room: int) -> list[list[int]]:
     """Group parts, given by size and in order, into blocks; return their positions. ``room`` 0: one block."""
     blocks: list[list[int]] = [[]]
     used = 0

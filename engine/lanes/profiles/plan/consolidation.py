@@ -1,12 +1,14 @@
-"""Consolidate the remnants of a tenant in several shards into one job instead of one job per shard.
+"""Consolidate the partial batches of a tenant in several shards into one job instead of one job per shard.
 
-Disabled unless the level policy sets ``remnant_bytes``. A *remnant* is the content of a queue if it has fewer bytes
-than ``remnant_bytes`` and fewer blocks than a full job. Consolidation delays nothing: when the oldest remnant is due by
-age, the others of the tenant and level that are older than ``remnant_age_ms`` join its job. Invariants:
+Disabled unless the level policy sets ``partial_batch_bytes``. A *partial batch* is the content of a queue if it has
+fewer bytes than ``partial_batch_bytes`` and fewer blocks than a full job. Consolidation delays nothing: when the oldest
+partial batch is due by age, the others of the tenant and level that are older than ``partial_batch_age_ms`` join its
+job. Invariants:
 
 1. Only queues of one lane, tenant and level are consolidated; segments never (they hold many tenants).
 2. A consolidated job keeps the policy's count, bytes and spread; a queue lends blocks from its front, once per plan.
-3. The oldest remnant leads; others join by age, oldest first. The result does not depend on the order of the queues.
+3. The oldest partial batch leads; others join by age, oldest first. The result does not depend on the order of the
+   queues.
 4. The results get the shard of the newest source: the tenant writes there now, so later blocks meet the results.
 5. Source ids are unique within a job; blocks of different shards may share an id, and the second waits for another job.
 """
@@ -17,13 +19,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from engine.lanes.profiles.plan.levels import cut_queue, due_remnant
+from engine.lanes.profiles.plan.levels import cut_queue, due_partial_batch
 from engine.lanes.profiles.plan.model import BlockQueue, LevelPolicy, QueuedBlock, QueuePart
 from engine.schedule.model import PlannedQueue
 
 
 def plan_queues(queues: Sequence[BlockQueue], *, now_ms: int, job_max: int) -> tuple[PlannedQueue, ...]:
-    """Return up to ``job_max`` jobs of each queue, remnants consolidated."""
+    """Return up to ``job_max`` jobs of each queue, partial batches consolidated."""
     return tuple(
         PlannedQueue(
             lane=queue.lane,
@@ -32,34 +34,34 @@ def plan_queues(queues: Sequence[BlockQueue], *, now_ms: int, job_max: int) -> t
             served_at_ms=queue.served_at_ms,
             jobs=tuple(islice(cut_queue(queue, now_ms=now_ms), job_max)),
         )
-        for queue in join_remnants(queues, now_ms=now_ms)
+        for queue in join_partial_batches(queues, now_ms=now_ms)
     )
 
 
 def is_consolidating(policy: LevelPolicy, tenant: str) -> bool:
-    """Return whether the policy consolidates remnants of this tenant."""
-    return policy.remnant_bytes > 0 and tenant != ""
+    """Return whether the policy consolidates partial batches of this tenant."""
+    return policy.partial_batch_bytes > 0 and tenant != ""
 
 
-def is_remnant(policy: LevelPolicy, *, block_count: int, byte_count: int, oldest_ms: int, now_ms: int) -> bool:
+def is_partial_batch(policy: LevelPolicy, *, block_count: int, byte_count: int, oldest_ms: int, now_ms: int) -> bool:
     """Return whether a queue with these sums may lend its blocks at ``now_ms``."""
-    is_small = 0 < block_count < policy.blocks_max and byte_count < policy.remnant_bytes
-    return is_small and now_ms > oldest_ms + policy.remnant_age_ms
+    is_small = 0 < block_count < policy.blocks_max and byte_count < policy.partial_batch_bytes
+    return is_small and now_ms > oldest_ms + policy.partial_batch_age_ms
 
 
-def join_remnants(queues: Sequence[BlockQueue], *, now_ms: int) -> Sequence[BlockQueue]:
+def join_partial_batches(queues: Sequence[BlockQueue], *, now_ms: int) -> Sequence[BlockQueue]:
     """Return the queues with the blocks that join them; queues that lend blocks are omitted from this plan."""
-    if not any(queue.remnants for queue in queues):
+    if not any(queue.partial_batches for queue in queues):
         return queues
     lent: set[int] = set()
     joined: dict[int, BlockQueue] = {}
     for queue in sorted(queues, key=_age):
         if queue.id in lent:
             continue
-        own = due_remnant(queue, now_ms=now_ms)
+        own = due_partial_batch(queue, now_ms=now_ms)
         joined[queue.id] = queue
-        if own and is_consolidating(queue.policy, queue.tenant) and _size(own) < queue.policy.remnant_bytes:
-            others = [other for other in queue.remnants if other.id not in lent and other.id not in joined]
+        if own and is_consolidating(queue.policy, queue.tenant) and _size(own) < queue.policy.partial_batch_bytes:
+            others = [other for other in queue.partial_batches if other.id not in lent and other.id not in joined]
             parts = tuple(_joining(queue, own, sorted(others, key=_age), now_ms))
             lent.update(part.queue_id for part in parts)
             joined[queue.id] = replace(queue, joining=parts)
@@ -69,7 +71,7 @@ def join_remnants(queues: Sequence[BlockQueue], *, now_ms: int) -> Sequence[Bloc
 def _joining(
     leader: BlockQueue, own: tuple[QueuedBlock, ...], others: Sequence[BlockQueue], now_ms: int
 ) -> Iterator[QueuePart]:
-    """Yield the blocks that each other queue adds to the leader's remnant until the job is full."""
+    """Yield the blocks that each other queue adds to the leader's partial batch until the job is full."""
     taken = list(own)
     for other in others:
         if _may_lend(leader, other, now_ms):
@@ -80,10 +82,10 @@ def _joining(
 
 
 def _may_lend(leader: BlockQueue, other: BlockQueue, now_ms: int) -> bool:
-    is_kin = (other.lane, other.tenant, other.level) == (leader.lane, leader.tenant, leader.level)
-    if not is_kin or other.id == leader.id or not other.blocks or not other.is_whole:
+    is_same_level = (other.lane, other.tenant, other.level) == (leader.lane, leader.tenant, leader.level)
+    if not is_same_level or other.id == leader.id or not other.blocks or not other.is_whole:
         return False
-    return is_remnant(
+    return is_partial_batch(
         leader.policy,
         block_count=len(other.blocks),
         byte_count=_size(other.blocks),

@@ -7,8 +7,9 @@ job when the oldest has waited longer than the policy's age. Invariants:
 1. The blocks of a job share tenant, shard and level. There are at most ``blocks_max``, created within ``spread_ms``.
 2. Planning is deterministic: equal blocks at an equal time give equal jobs, names and order; ties are broken by id.
 3. Every block that has waited longer than the age is in a job, whether or not others arrive.
-4. If the policy allows it, remnants of other shards join a remnant (``engine.lanes.profiles.plan.consolidation``). The
-   job gets the shard of its newest source and keeps all other bounds of 1.
+4. If the policy allows it, partial batches of other shards join a partial batch
+   (``engine.lanes.profiles.plan.consolidation``). The job gets the shard of its newest source and keeps all other
+   bounds of 1.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ def cut_queue(queue: BlockQueue, *, now_ms: int) -> Iterator[PlannedJob]:
         yield _planned(queue, blocks, ready_at_ms, queue.joining if closed_at_ms is None else ())
 
 
-def due_remnant(queue: BlockQueue, *, now_ms: int) -> tuple[QueuedBlock, ...]:
+def due_partial_batch(queue: BlockQueue, *, now_ms: int) -> tuple[QueuedBlock, ...]:
     """Return the blocks that are due only by age; empty if there are none."""
     return next((blocks for blocks, closed_at_ms in _cuts(queue, now_ms) if closed_at_ms is None), ())
 
 
 def _cuts(queue: BlockQueue, now_ms: int) -> Iterator[tuple[tuple[QueuedBlock, ...], int | None]]:
-    """Yield the blocks of each job with the arrival that closed it, None for a remnant that is due by age."""
+    """Yield the blocks of each job with the arrival that closed it, None for a partial batch that is due by age."""
     policy, position = queue.policy, 0
     while position < len(queue.blocks):
         blocks, closed_at_ms = _take(queue.blocks, position, policy)

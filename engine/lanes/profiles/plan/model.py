@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from engine.core.quick_values import quickly_built
+from engine.core.fast_dataclasses import fast_init
 
 QueueKey = tuple[str, str, int, int]
 """Lane, tenant ("" for segments), shard, level."""
@@ -15,9 +15,9 @@ QueueKey = tuple[str, str, int, int]
 class LevelPolicy:
     """Thresholds at which queued blocks of a level become a job, and the size of its results. 0 bytes: unlimited.
 
-    ``remnant_bytes`` enables consolidation (``engine.lanes.profiles.plan.consolidation``): fewer bytes than that in a
-    shard, when they are due by age, are merged with the tenant's blocks in other shards that are older than
-    ``remnant_age_ms``.
+    ``partial_batch_bytes`` enables consolidation (``engine.lanes.profiles.plan.consolidation``): fewer bytes than that
+    in a shard, when they are due by age, are merged with the tenant's blocks in other shards that are older than
+    ``partial_batch_age_ms``.
     """
 
     blocks_max: int
@@ -25,11 +25,11 @@ class LevelPolicy:
     spread_ms: int
     bytes_max: int = 0
     result_bytes_max: int = 0
-    remnant_bytes: int = 0
-    remnant_age_ms: int = 0
+    partial_batch_bytes: int = 0
+    partial_batch_age_ms: int = 0
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedBlock:
     """A block without a job, with its arrival (command time) and its creation (the time in its ULID)."""
@@ -41,7 +41,7 @@ class QueuedBlock:
     size_bytes: int
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePart:
     """The blocks that a job takes from the front of one queue."""
@@ -51,14 +51,14 @@ class QueuePart:
     blocks: tuple[QueuedBlock, ...]
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockQueue:
     """The oldest queued blocks of one key in arrival order; ``is_whole``: all blocks of the queue are included.
 
     ``served_at_ms`` is the time at which a job was last planned from the queue (0: never); the queues of a tenant are
-    served in rotation. ``remnants`` are whole queues of the same tenant and level in other shards, read if the policy
-    allows consolidation; ``joining`` holds the blocks of them that are merged with this queue's remnant
+    served in rotation. ``partial_batches`` are whole queues of the same tenant and level in other shards, read if the
+    policy allows consolidation; ``joining`` holds the blocks of them that are merged with this queue's partial batch
     (``engine.lanes.profiles.plan.consolidation`` decides).
     """
 
@@ -71,14 +71,14 @@ class BlockQueue:
     blocks: tuple[QueuedBlock, ...]
     is_whole: bool = True
     served_at_ms: int = 0
-    remnants: tuple[BlockQueue, ...] = ()
+    partial_batches: tuple[BlockQueue, ...] = ()
     joining: tuple[QueuePart, ...] = ()
 
     def key(self) -> QueueKey:
         return (self.lane, self.tenant, self.shard, self.level)
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedJob:
     """A planned job: its sources in merge order and the time since which they could be merged.

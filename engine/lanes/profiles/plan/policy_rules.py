@@ -28,10 +28,10 @@ POLICY_RULES: Mapping[str, PolicyRule] = {
     "spread_seconds": PolicyRule(1, 30 * DAY_SECONDS, "maximum spread of the creation times of a job's blocks"),
     "bytes_max": PolicyRule(MIB, BYTES_MAX, "maximum source bytes of a job; 0: unlimited", is_optional=True),
     "result_bytes_max": PolicyRule(MIB, BYTES_MAX, "maximum bytes of a result block; 0: unlimited", is_optional=True),
-    "remnant_bytes": PolicyRule(
-        MIB, BYTES_MAX, "bytes below which a shard's remnant is merged with those of other shards; 0: never", True
+    "partial_batch_bytes": PolicyRule(
+        MIB, BYTES_MAX, "bytes below which a shard's partial batch is merged with those of other shards; 0: never", True
     ),
-    "remnant_age_seconds": PolicyRule(0, 30 * DAY_SECONDS, "minimum age of blocks of other shards that join"),
+    "partial_batch_age_seconds": PolicyRule(0, 30 * DAY_SECONDS, "minimum age of blocks of other shards that join"),
 }
 
 
@@ -46,8 +46,9 @@ def check_policy(values: Mapping[str, int]) -> None:
         if not (rule.low <= value <= rule.high or (rule.is_optional and value == 0)):
             off = "0 or " if rule.is_optional else ""
             raise PolicyRefused(f"{name} of {value} is outside {off}{rule.low} to {rule.high}")
-    if values["remnant_age_seconds"] > values["age_seconds"]:
+    if values["partial_batch_age_seconds"] > values["age_seconds"]:
         raise PolicyRefused(
-            f"remnant_age_seconds of {values['remnant_age_seconds']} is more than the age of {values['age_seconds']} "
+            f"partial_batch_age_seconds of {values['partial_batch_age_seconds']} is more than the age of "
+            f"{values['age_seconds']} "
             "at which blocks are merged without those of other shards"
         )

@@ -51,7 +51,7 @@ def admit(
     """Decide which of all waiting and running tasks start, then which are shed; at most ``starts_max`` (0: any) start.
 
     A task may start when all its dependencies have ended. One that does not fit is passed over; this counts only if a
-    later task started. After ``patience`` times no later task may start before it. A task above a limit by itself
+    later task started. After ``skips_max`` times no later task may start before it. A task above a limit by itself
     starts when nothing else runs, and then runs alone.
     """
     all_tasks = list(tasks)
@@ -80,34 +80,34 @@ def _dispatch(
 ) -> tuple[list[QueuedTask], dict[str, QueuedTask]]:
     unfinished = {task.name for task in all_tasks}
     count, cost = len(running), sum(task.cost for task in running)
-    is_alone = any(runs_alone(task, limits) for task in running)
+    is_exclusive = any(runs_exclusively(task, limits) for task in running)
     started: list[QueuedTask] = []
     passed: dict[str, QueuedTask] = {}
     skipped: list[QueuedTask] = []
     for task in waiting:
-        if (starts_max and len(started) >= starts_max) or is_alone or not _has_capacity(count, limits):
+        if (starts_max and len(started) >= starts_max) or is_exclusive or not _has_capacity(count, limits):
             break
         if any(name in unfinished for name in task.deps):
             continue
-        if runs_alone(task, limits):
+        if runs_exclusively(task, limits):
             fits = count == 0
         else:
             fits = not limits.running_cost_max or cost + task.cost <= limits.running_cost_max
         if fits:
             started.append(task)
             count, cost = count + 1, cost + task.cost
-            is_alone = runs_alone(task, limits)
+            is_exclusive = runs_exclusively(task, limits)
             for other in skipped:
                 before = passed.get(other.name, other)
                 passed[other.name] = replace(before, passed_over=other.passed_over + 1)
-        elif task.passed_over >= limits.patience:
+        elif task.passed_over >= limits.skips_max:
             break
         else:
             skipped.append(task)
     return started, passed
 
 
-def runs_alone(task: QueuedTask, limits: QueueLimits) -> bool:
+def runs_exclusively(task: QueuedTask, limits: QueueLimits) -> bool:
     """Return whether a task may run only when nothing else does."""
     return task.is_over_limit or bool(limits.running_cost_max and task.cost > limits.running_cost_max)
 

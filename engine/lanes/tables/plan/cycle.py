@@ -147,7 +147,7 @@ class _Cycle:
                 source.source,
                 chunk,
                 change.fp,
-                look_again_ms=self._look_again(skipped.get(place), source),
+                recheck_ms=self._look_again(skipped.get(place), source),
             )
         self._postpone(change, layout, skipped, frozenset(places))
         for start_ms in change.removed:
@@ -166,10 +166,10 @@ class _Cycle:
         """Postpone the next analysis of chunks that are still skipped although it is due."""
         for place, skip in skipped.items():
             row = change.rows.get(int(layout.start[place]))
-            if row is None or place in analysed or row.look_again_ms is None:
+            if row is None or place in analysed or row.recheck_ms is None:
                 continue
-            if row.look_again_ms <= self.snapshot.now_ms:
-                change.rows[row.chunk.start_ms] = replace(row, look_again_ms=self._look_again(skip, change.source))
+            if row.recheck_ms <= self.snapshot.now_ms:
+                change.rows[row.chunk.start_ms] = replace(row, recheck_ms=self._look_again(skip, change.source))
 
     def _reconcile(self, change: _SourceChange) -> None:
         """Dissolve waiting tasks that no longer match the timeline; running ones are checked at their commit."""

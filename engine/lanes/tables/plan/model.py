@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from engine.core.fast_dataclasses import fast_init
 from engine.core.formatting import format_size, format_time
-from engine.core.quick_values import quickly_built
 from engine.lanes.tables.plan import reasons
 
 ChunkKey = tuple[str, int]
@@ -16,7 +16,7 @@ PRIORITY_UNIT = 1_000_000
 """Priorities are integers in millionths, from 1 to 1,000,000."""
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
     """An immutable object of a timeline, as recorded in the index.
@@ -48,7 +48,7 @@ class Segment:
     group_size: int = 1
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
     """A period within one chunk in which a segment is visible."""
@@ -68,7 +68,7 @@ class Action(StrEnum):
     COMPACT = "compact"
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
     """A time chunk with the inputs and the decision of the rules.
@@ -125,7 +125,7 @@ class Chunk:
         return text + (" (some sizes are unknown)" if self.is_estimate else "")
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTask:
     """Chunks that one job rewrites, in time order, each committed on its own.
@@ -190,14 +190,14 @@ class ChunkState(StrEnum):
     SKIPPED = "skipped"
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredChunk:
     """A row of the state store: the chunk as last analysed, and its state.
 
     ``fp`` is the fingerprint of the policy of the analysis. ``task`` names its waiting or running task, "" for none.
     ``outputs`` are the segments that the last successful task left in it, under ``outputs_fp``. ``failures`` counts
-    consecutive failed tasks; ``quarantined`` is why it is not retried automatically, "" if it is. ``look_again_ms`` is
+    consecutive failed tasks; ``quarantined`` is why it is not retried automatically, "" if it is. ``recheck_ms`` is
     when time alone changes the decision, None for never.
     """
 
@@ -210,7 +210,7 @@ class StoredChunk:
     outputs_fp: str = ""
     failures: int = 0
     quarantined: str = ""
-    look_again_ms: int | None = None
+    recheck_ms: int | None = None
 
     @property
     def key(self) -> ChunkKey:
@@ -234,7 +234,7 @@ class TaskState(StrEnum):
     RUNNING = "running"
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedTask:
     """A waiting or running task.
@@ -266,7 +266,7 @@ class QueuedTask:
         return self.chunk_digests[0][0]
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """A data source that was neither planned nor changed, and why."""

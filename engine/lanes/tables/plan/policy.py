@@ -39,7 +39,7 @@ class QueueLimits:
 
     At most ``running_max`` tasks run, with a total cost of ``running_cost_max``, unless one runs alone; 0 is unlimited.
     At most ``waiting_max`` wait; deferred chunks are readmitted when at most ``low_water`` wait. A task that was passed
-    over ``patience`` times blocks all later ones. ``ageing_ms`` is the waiting time that halves a task's distance to
+    over ``skips_max`` times blocks all later ones. ``ageing_ms`` is the waiting time that halves a task's distance to
     the highest priority; 0 disables ageing.
     """
 
@@ -47,7 +47,7 @@ class QueueLimits:
     running_cost_max: int = 0
     waiting_max: int = 100
     low_water: int = 0
-    patience: int = 2
+    skips_max: int = 2
     ageing_ms: int = 0
 
     def __post_init__(self) -> None:

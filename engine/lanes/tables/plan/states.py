@@ -23,14 +23,14 @@ def is_unchanged(row: StoredChunk, *, version: str, count: int, digest: str, fp:
 
 
 def analysed(
-    before: StoredChunk | None, source: str, chunk: Chunk, fp: str, *, look_again_ms: int | None = None
+    before: StoredChunk | None, source: str, chunk: Chunk, fp: str, *, recheck_ms: int | None = None
 ) -> StoredChunk:
     """Return the row of a chunk that was analysed because it, or a chunk that it shares segments with, changed.
 
     A quarantined chunk is retried, since the next task reads other data.
     """
     if before is None:
-        return StoredChunk(source=source, chunk=chunk, state=STATE_OF[chunk.action], fp=fp, look_again_ms=look_again_ms)
+        return StoredChunk(source=source, chunk=chunk, state=STATE_OF[chunk.action], fp=fp, recheck_ms=recheck_ms)
     is_same = is_unchanged(before, version=chunk.version, count=chunk.count, digest=chunk.digest, fp=fp)
     return replace(
         before,
@@ -39,7 +39,7 @@ def analysed(
         fp=fp,
         failures=before.failures if is_same else 0,
         quarantined="",
-        look_again_ms=look_again_ms,
+        recheck_ms=recheck_ms,
     )
 
 

@@ -36,7 +36,7 @@ NAMES_PER_REQUEST = 1000
 """The names that a store returns per listing request."""
 OBJECTS_PER_BLOCK = 20
 """An estimate, used to compare one full listing with one listing per unknown block."""
-CLOCKS_APART_S = 600.0
+CLOCK_SKEW_MAX_S = 600.0
 """Clock difference between the store and the index writer up to which the index's deletion marks are not trusted."""
 ALL_KINDS = tuple(MarkKind)
 
@@ -215,7 +215,7 @@ class _Scan:
         for key, info, is_global in unread:
             ulid, kind = key
             time_s = self._index.deletion_times_s.get(ulid)
-            is_settled = info.modified_at < self._index.updated_at_s - CLOCKS_APART_S
+            is_settled = info.modified_at < self._index.updated_at_s - CLOCK_SKEW_MAX_S
             if kind is MarkKind.DELETION and is_global and is_settled and time_s is not None:
                 marks[key] = Mark(
                     ulid=ulid, kind=kind, time_s=time_s, modified_at_s=info.modified_at, is_global=is_global

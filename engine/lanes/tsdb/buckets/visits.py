@@ -22,7 +22,7 @@ VISIT_MARK = "visit-mark.json"
 VISIT_BYTES_MAX = 64 << 10
 VISIT_TIMEOUT_S = 600.0
 """Time without a visit after which other systems reassign the work."""
-CLOCKS_APART_S = 600.0
+CLOCK_SKEW_MAX_S = 600.0
 """Clock difference between store and compactor up to which markers are still found."""
 REQUESTS_AT_ONCE = 16
 
@@ -66,7 +66,7 @@ def fresh_foreign_markers(
     if not layout.has_visits:
         return ()
     keys = [block_key(folder, ulid, VISIT_MARK) for ulid in sorted(ulids)]
-    keys += _recent_partition_marks(store, folder, now_s - timeout_s - CLOCKS_APART_S)
+    keys += _recent_partition_marks(store, folder, now_s - timeout_s - CLOCK_SKEW_MAX_S)
 
     def read_marker(key: str) -> ForeignVisit | None:
         return _visit(store, key, now_s, timeout_s)
@@ -88,7 +88,7 @@ def _recent_partition_marks(store: ObjectStore, folder: str, since_s: float) -> 
 def _visit(store: ObjectStore, key: str, now_s: float, timeout_s: float) -> ForeignVisit | None:
     def read(fields: Fields) -> ForeignVisit:
         visited = fields.integer("visitTime", 0, TIME_MAX)
-        if visited > now_s + CLOCKS_APART_S:
+        if visited > now_s + CLOCK_SKEW_MAX_S:
             raise fields.error("visitTime", "the visit is in the future")
         return ForeignVisit(
             key=key,

@@ -24,7 +24,7 @@ from engine.core.errors import (
 from engine.formats.prometheus.chunks.chunk_files import chunk_place, file_name
 from engine.formats.prometheus.errors import Inconsistent, OutOfOrder
 from engine.lanes.tsdb.merge.merge_model import MergeCounts, StoredChunk, Winner
-from engine.formats.prometheus.merge_turns import MergedSeries, Turn
+from engine.formats.prometheus.merge_stops import MergedSeries, MergeStop
 from engine.formats.prometheus.model import Chunk
 from engine.lanes.tsdb.merge.overlaps import PlacedChunk
 from engine.formats.prometheus.index.series_batch import SeriesBatch
@@ -196,7 +196,7 @@ cdef class SeriesMerge:
         self._order.sources[source].has_ended = True
 
     def run(self, size_t most_bytes):
-        """Continue the merge; ``Turn.NEEDS`` comes with the source, ``FULL`` after about ``most_bytes`` of records."""
+        """Continue the merge; ``MergeStop.NEEDS`` comes with the source, ``FULL`` after about ``most_bytes`` of records."""
         cdef int64_t exhausted = -1
         cdef int status = MERGED
         cdef bint is_full = False, is_done = False
@@ -222,10 +222,10 @@ cdef class SeriesMerge:
             self._raise()
         if status == RARE:
             self._is_waiting = True
-            return Turn.PLAIN, -1
+            return MergeStop.PLAIN, -1
         if is_full:
-            return Turn.FULL, -1
-        return (Turn.DONE, -1) if is_done else (Turn.NEEDS, exhausted)
+            return MergeStop.FULL, -1
+        return (MergeStop.DONE, -1) if is_done else (MergeStop.NEEDS, exhausted)
 
     def plain(self):
         """Return the chunks, by source, of the series that the caller must merge and ``put``."""

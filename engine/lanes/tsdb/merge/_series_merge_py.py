@@ -17,7 +17,7 @@ from engine.formats.prometheus.chunks.chunk_files import (
 )
 from engine.formats.prometheus.index.series_batch import SeriesBatch, series_batch
 from engine.formats.prometheus.mapped_file import FileCursor
-from engine.formats.prometheus.merge_turns import OVERLAY_FILE, MergedSeries, Turn
+from engine.formats.prometheus.merge_stops import OVERLAY_FILE, MergedSeries, MergeStop
 from engine.formats.prometheus.model import ENCODING_XOR, ENCODINGS, FLOAT_ENCODINGS, Chunk, ChunkMeta
 from engine.lanes.tsdb.merge.merge_heap import MergeHeap
 from engine.lanes.tsdb.merge.merge_model import MergeCounts, MergeRules, StoredChunk
@@ -84,20 +84,20 @@ class SeriesMerge:
         """Mark a source as having no more series."""
         self._sources[source].has_ended = True
 
-    def run(self, most_bytes: int) -> tuple[Turn, int]:
-        """Continue the merge; ``Turn.NEEDS`` comes with the source, ``FULL`` after about ``most_bytes`` of records."""
+    def run(self, most_bytes: int) -> tuple[MergeStop, int]:
+        """Continue the merge; ``NEEDS`` comes with the source, ``FULL`` after about ``most_bytes`` of records."""
         while True:
             if len(self._records) >= most_bytes or len(self._rows) >= SERIES_MOST:
-                return Turn.FULL, -1
+                return MergeStop.FULL, -1
             for number, source in enumerate(self._sources):
                 if source in self._taken and source.is_exhausted and not source.has_ended:
-                    return Turn.NEEDS, number
+                    return MergeStop.NEEDS, number
             if not self._take_next():
-                return Turn.DONE, -1
+                return MergeStop.DONE, -1
             chunks = self._chunks()
             if any(each.stored.chunk.encoding != ENCODING_XOR for column in chunks for each in column):
                 self._plain = chunks
-                return Turn.PLAIN, -1
+                return MergeStop.PLAIN, -1
             self.put(merge_chunks(chunks, self._rules, self._budget))
 
     def plain(self) -> list[list[PlacedChunk]]:

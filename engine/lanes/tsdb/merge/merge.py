@@ -15,7 +15,7 @@ from engine.formats.prometheus.block_writer import BlockWriter
 from engine.formats.prometheus.chunks.chunk_files import OFFSET_BITS
 from engine.formats.prometheus.index.series_batch import SeriesBatch
 from engine.formats.prometheus.index.symbol_union import BYTES_PER_SYMBOL, SymbolUnion, symbol_bytes_max
-from engine.formats.prometheus.merge_turns import OVERLAY_FILE, Turn
+from engine.formats.prometheus.merge_stops import OVERLAY_FILE, MergeStop
 from engine.formats.prometheus.meta import BlockStats
 from engine.lanes.tsdb.merge.merge_model import MergeOutcome, MergeRules, Partition, Winner, merged_meta
 from engine.lanes.tsdb.merge.merge_source import MergeSource
@@ -53,11 +53,11 @@ def merge_blocks(
     budget_bytes: int,
     is_cancelled: Callable[[], bool] = never_cancelled,
     report_progress: Callable[[int, int], None] = ignore_progress,
-    is_lasting: bool = True,
+    is_durable: bool = True,
 ) -> MergeOutcome:
     """Merge the blocks in ``folders`` into ``parent/ulid``; the order of the folders does not matter.
 
-    ``report_progress`` receives the merged and the total bytes of the series sections. With ``is_lasting`` False the
+    ``report_progress`` receives the merged and the total bytes of the series sections. With ``is_durable`` False the
     result is not synced to disk, for results that are uploaded and deleted. Nothing is left behind unless the merge
     succeeds. Raises a BadObject naming block, file and offset if a source is invalid, MergeRefused if the sources
     cannot be merged or exceed the budget, MergeCancelled.
@@ -76,7 +76,7 @@ def merge_blocks(
     symbol_bytes = BYTES_PER_SYMBOL * sum(len(source.block.index.symbols) for source in sources)
     if symbol_bytes > symbol_bytes_max(budget_bytes):
         raise MergeRefused(f"the symbol mapping takes {symbol_bytes} bytes of a budget of {budget_bytes}")
-    return _Merge(sources, rules, partition, budget_bytes, is_cancelled, report_progress, is_lasting).run(parent, ulid)
+    return _Merge(sources, rules, partition, budget_bytes, is_cancelled, report_progress, is_durable).run(parent, ulid)
 
 
 class _Merge:
@@ -88,7 +88,7 @@ class _Merge:
         budget_bytes: int,
         is_cancelled: Callable[[], bool],
         report_progress: Callable[[int, int], None],
-        is_lasting: bool,
+        is_durable: bool,
     ) -> None:
         self._sources = sources
         self._rules = rules
@@ -97,7 +97,7 @@ class _Merge:
         self._budget = series_budget(budget_bytes)
         self._is_cancelled = is_cancelled
         self._report_progress = report_progress
-        self._is_lasting = is_lasting
+        self._is_durable = is_durable
         self._done = [0] * len(sources)
         self._whole = sum(source.series_bytes for source in sources)
         files = [(source.name, source.block.chunks.contents) for source in sources]
@@ -124,7 +124,7 @@ class _Merge:
             chunk_file_bytes=rules.chunk_file_bytes,
             label_indices=rules.label_indices,
             table_bytes_max=TABLE_TIMES * sum(source.block.index.table_bytes for source in self._sources),
-            is_lasting=self._is_lasting,
+            is_durable=self._is_durable,
         ) as writer:
             self._write_series(writer, union)
             counts.samples_read += sum(source.samples_deleted for source in self._sources)
@@ -158,16 +158,16 @@ class _Merge:
         written = 0
         while True:
             self._stop_if_cancelled()
-            turn, number = series.run(WRITE_BYTES)
-            if turn is Turn.NEEDS:
+            stop, number = series.run(WRITE_BYTES)
+            if stop is MergeStop.NEEDS:
                 self._load(number, next(batches[number], None))
-            elif turn is Turn.PLAIN:
+            elif stop is MergeStop.PLAIN:
                 series.put(merge_chunks(series.plain(), self._rules, self._budget))
             else:
                 writer.add_merged(series.take(), series.counts.samples_written - written)
                 written = series.counts.samples_written
                 self._report_progress(sum(self._done), self._whole)
-            if turn is Turn.DONE:
+            if stop is MergeStop.DONE:
                 return
 
     def _load(self, number: int, loaded: tuple[SeriesBatch, bytes] | None) -> None:

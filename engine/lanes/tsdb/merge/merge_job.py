@@ -122,7 +122,7 @@ class _Merge:
             budget_bytes=self.spec.task_memory_bytes,
             is_cancelled=self.cancelled,
             report_progress=lambda done, whole: self._report("merge", total * done // max(whole, 1)),
-            is_lasting=False,
+            is_durable=False,
         )
 
     def _check_counts(self, outcome: MergeOutcome, metas: Sequence[BlockMeta], folders: Sequence[Path]) -> None:

@@ -19,7 +19,7 @@ from engine.formats.prometheus.chunks.xor import encode_xor
 from engine.formats.prometheus.errors import Inconsistent, OnlyCopied, OutOfOrder
 from engine.formats.prometheus.index.series_batch import SeriesBatch, select_series, series_batch
 from engine.formats.prometheus.index.symbol_union import check_symbol_budget
-from engine.formats.prometheus.merge_turns import OVERLAY_FILE
+from engine.formats.prometheus.merge_stops import OVERLAY_FILE
 from engine.formats.prometheus.model import ENCODING_XOR, HISTOGRAM_ENCODINGS, Chunk, ChunkMeta
 from engine.formats.prometheus.tombstones import Interval
 from engine.lanes.tsdb.merge.merge_model import Partition

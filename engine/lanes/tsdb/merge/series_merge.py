@@ -2,7 +2,7 @@
 
 Selects one of two implementations of ``SeriesMerge``: the pure Python one is the reference, the compiled one is used if
 it is built, unless ``LITHIFY_PURE=1``. Both give the same bytes. Both delegate rare cases to the caller
-(``Turn.PLAIN``), which merges them with ``engine.lanes.tsdb.merge.overlaps`` and puts the chunks back.
+(``MergeStop.PLAIN``), which merges them with ``engine.lanes.tsdb.merge.overlaps`` and puts the chunks back.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class KeyPlan:
         self.groups: list[IntervalGroup] = []
         self.statuses: dict[str, BlockStatus] = {}
         self.slots: list[SlotProgress] = []
-        self.look_again_ms: int | None = None
+        self.recheck_ms: int | None = None
         self._tenant, self._group_key = tenant, group_key
         self._policy, self._now_ms = policy, now_ms
         self._levels: list[dict[int, _Slot]] = [{} for _ in policy.ranges_ms]
@@ -178,8 +178,8 @@ class KeyPlan:
         """Create a group from a slot, or record what it waits for."""
         blocks, compactions = slot.blocks, len(slot.taken) if slot.taken else 0
         cause, until_ms, detail = self._wait(range_ms, start_ms, slot)
-        if until_ms is not None and (self.look_again_ms is None or until_ms < self.look_again_ms):
-            self.look_again_ms = until_ms
+        if until_ms is not None and (self.recheck_ms is None or until_ms < self.recheck_ms):
+            self.recheck_ms = until_ms
         is_held = bool(cause) or slot.is_held
         if not is_held:
             compactions += 1

@@ -9,8 +9,8 @@ from math import gcd
 
 import xxhash
 
+from engine.core.fast_dataclasses import fast_init
 from engine.core.formatting import format_time
-from engine.core.quick_values import quickly_built
 from engine.lanes.tsdb.plan import reasons
 
 _FNV_OFFSET = 2166136261
@@ -37,7 +37,7 @@ SlotKey = tuple[str, int, int]
 OUT_OF_ORDER_HINT = "from-out-of-order"
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalBlock:
     """A block as described by its ``meta.json``, its marks and the index.
@@ -116,7 +116,7 @@ class BlockState(StrEnum):
     DUPLICATE = "duplicate"
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenGroup:
     """A group that is in jobs; the plan leaves its blocks and its slot alone.
@@ -133,7 +133,7 @@ class TakenGroup:
     why: str = "it is in a job"
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisitMark:
     """A compactor's visit mark on a block or on another place of its layout: visitor and time."""
@@ -143,7 +143,7 @@ class VisitMark:
     visited_at_ms: int
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPartition:
     """The blocks that one partition of a group reads; partitions without blocks do not exist."""
@@ -152,7 +152,7 @@ class GroupPartition:
     blocks: tuple[IntervalBlock, ...]
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalGroup:
     """Blocks that are merged together, in merge order, into ``partitions`` partitions. It is done when all are.
@@ -229,7 +229,7 @@ class IntervalGroup:
         return f"{digest:x}-T{self.tenant}-I{self.start_ms}-{self.end_ms}-P{part.partition}of{self.partitions}"
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duplicate:
     """A block whose data other blocks contain, since they descend from all its sources."""
@@ -238,7 +238,7 @@ class Duplicate:
     covered_by: tuple[str, ...]
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockStatus:
     """The state and reason of blocks, shared by the blocks of a slot.
@@ -263,7 +263,7 @@ class BlockStatus:
         )
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotProgress:
     """One slot with blocks: its state, waiting blocks, and remaining compactions.
@@ -289,7 +289,7 @@ class IntervalPlan:
     ``doubts`` is, by id, why an apparent duplicate is kept. ``compactions`` is the number of compactions until only
     time or new blocks create more work (a group counts once, whatever its partitions; those in jobs are included),
     ``waiting`` the number of blocks they read. ``refusal`` is why nothing is planned, "" if planning is possible.
-    ``look_again_ms`` is the first time at which time alone creates work, None for never.
+    ``recheck_ms`` is the first time at which time alone creates work, None for never.
     """
 
     tenant: str
@@ -301,7 +301,7 @@ class IntervalPlan:
     compactions: int = 0
     waiting: int = 0
     refusal: str = ""
-    look_again_ms: int | None = None
+    recheck_ms: int | None = None
 
     def explain(self, ulid: str) -> str:
         """Return state and reason of a block as text; blocks outside the snapshot are unknown."""

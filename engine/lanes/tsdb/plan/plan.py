@@ -93,7 +93,7 @@ def _classify_blocks(
     by_key = found.by_key
     for block in blocks:
         if block.is_deleted or block.quarantined or block.no_compact:
-            found.statuses[block.ulid] = _set_aside(block)
+            found.statuses[block.ulid] = _quarantined(block)
         elif block.ulid in taken_ulids or block.ulid in duplicate_ulids:
             continue
         elif block.group_key in downsampled_keys:
@@ -127,7 +127,7 @@ def _combined_plan(tenant: str, plans: Sequence[KeyPlan], snapshot: _Snapshot) -
         slots=tuple(slots),
         compactions=sum([slot.compactions for slot in slots]),
         waiting=sum([slot.waiting for slot in slots]),
-        look_again_ms=min((plan.look_again_ms for plan in plans if plan.look_again_ms is not None), default=None),
+        recheck_ms=min((plan.recheck_ms for plan in plans if plan.recheck_ms is not None), default=None),
     )
 
 
@@ -137,7 +137,7 @@ def _refused_plan(
     waiting = BlockStatus(state=BlockState.WAITING, cause=reasons.REFUSED, until_ms=until_ms, detail=why)
     excluded = {ulid for ulid, status in snapshot.statuses.items() if status.state is BlockState.SET_ASIDE}
     statuses = snapshot.statuses | {block.ulid: waiting for block in blocks if block.ulid not in excluded}
-    return IntervalPlan(tenant=tenant, statuses=statuses, refusal=why, look_again_ms=until_ms)
+    return IntervalPlan(tenant=tenant, statuses=statuses, refusal=why, recheck_ms=until_ms)
 
 
 def _reference_plan(
@@ -219,7 +219,7 @@ _DOWNSAMPLED = BlockStatus(state=BlockState.FINAL, cause=reasons.DOWNSAMPLED)
 _DELETED = BlockStatus(state=BlockState.SET_ASIDE, cause=reasons.DELETED)
 
 
-def _set_aside(block: IntervalBlock) -> BlockStatus:
+def _quarantined(block: IntervalBlock) -> BlockStatus:
     if block.is_deleted:
         return _DELETED
     if block.quarantined:

@@ -21,7 +21,7 @@ from engine.lanes.tsdb.plan.policy import IntervalPolicy
 from engine.lanes.tsdb.plan.slots import fits, slot_start
 
 TOMBSTONE_SHARE = 0.05
-APART_HINTS = frozenset({"from-stale-series", "from-selected-series"})
+SEPARATE_HINTS = frozenset({"from-stale-series", "from-selected-series"})
 
 
 def plan_local(
@@ -37,8 +37,8 @@ def plan_local(
     """
     ordered = sorted(blocks, key=lambda block: (block.min_time_ms, block.ulid))
     considered = list(takewhile(lambda block: not is_excluded(block), ordered))
-    apart = [block for block in considered if APART_HINTS.intersection(block.hints)]
-    regular = [block for block in considered if not APART_HINTS.intersection(block.hints)]
+    apart = [block for block in considered if SEPARATE_HINTS.intersection(block.hints)]
+    regular = [block for block in considered if not SEPARATE_HINTS.intersection(block.hints)]
     for candidates in (regular, apart):
         chosen, cause = _choose(candidates, policy.ranges_ms)
         if chosen:

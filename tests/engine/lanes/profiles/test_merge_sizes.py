@@ -16,7 +16,7 @@ from engine.formats.profile_block.container.object_names import parse_block_key
 from engine.formats.profile_block.merge_model import Scratch
 from engine.lanes.profiles.jobs import ProfileMergeResult, ProfileMergeSpec, SourceObject
 from engine.lanes.profiles.merge.merge import run
-from engine.lanes.profiles.merge.result_size import deal
+from engine.lanes.profiles.merge.result_size import distribute_parts
 from engine.storage import ObjectStore
 from tests.engine.conftest import Implementation
 from tests.engine.formats.profile_block.factories import (
@@ -115,7 +115,7 @@ def test_a_cap_that_is_not_reached_changes_no_byte(
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=20), st.integers(0, 60))
 def test_what_is_dealt_stays_in_order_and_within_the_room(sizes: list[int], room: int) -> None:
-    blocks = deal(sizes, room)
+    blocks = distribute_parts(sizes, room)
     assert [position for block in blocks for position in block] == list(range(len(sizes)))
     for block in blocks:
         assert room == 0 or len(block) == 1 or sum(sizes[position] for position in block) <= room
@@ -123,7 +123,7 @@ def test_what_is_dealt_stays_in_order_and_within_the_room(sizes: list[int], room
         assert len(blocks) == 1
 
 
-def remnants(store: ObjectStore) -> list[SourceObject]:
+def partial_batches(store: ObjectStore) -> list[SourceObject]:
     """Blocks of level 1 that acme has left in the shards 3, 7 and 9; two rows are the same."""
     found = []
     for number, shard in enumerate((3, 7, 9)):
@@ -136,7 +136,7 @@ def remnants(store: ObjectStore) -> list[SourceObject]:
 def test_sources_of_several_shards_become_one_block_of_the_jobs_shard(
     merging: Implementation, store: ObjectStore, scratch: Scratch
 ) -> None:
-    sources = remnants(store)
+    sources = partial_batches(store)
     spec = merge_spec(sources, tenant="acme", shard=9, level=1, fence=4)
     assert ProfileMergeSpec.from_json(spec.to_json()) == spec
     result = run(ProfileMergeSpec.from_json(spec.to_json()), store, scratch=scratch)
@@ -149,7 +149,7 @@ def test_sources_of_several_shards_become_one_block_of_the_jobs_shard(
 
 
 def test_a_source_of_another_shard_than_specified_is_refused(store: ObjectStore, scratch: Scratch) -> None:
-    sources = remnants(store)
+    sources = partial_batches(store)
     with pytest.raises(MergeRefused, match="expects shard 8"):
         run(merge_spec(sources, tenant="acme", shard=8, level=1), store, scratch=scratch)
 

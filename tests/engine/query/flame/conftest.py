@@ -17,7 +17,7 @@ except ModuleNotFoundError:
 
 @pytest.fixture(scope="module", autouse=True, params=["python", *(["compiled"] if COMPILED else [])])
 def merge_implementation(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The implementation behind the door while a test runs."""
+    """The implementation in use while a test runs."""
     module = COMPILED if request.param == "compiled" else _flame_tree_py
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tree, "StackMerge", module.StackMerge)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.core.errors import BadReference, LimitExceeded
 from engine.formats.profile_block.model import Function, Location, Mapping, StackTree, SymbolPartition
 from engine.formats.profile_block.symbols.symbols import decode_symbols
-from engine.query.flame import tree as door
+from engine.query.flame import tree as flame_tree
 from engine.query.flame._flame_tree_py import StackMerge as Twin
 from engine.query.flame.stack_table import StackTable, stack_table
 from engine.query.flame.tree import FlameTree, align
@@ -135,7 +135,7 @@ def test_what_rows_add_up_to_is_that_of_the_twin(data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.tuples(st.integers(0, count - 1) | small, st.integers(-1, INT64_MAX)), max_size=6))
     nodes, values = np.array([row[0] for row in rows], np.int32), np.array([row[1] for row in rows], np.int64)
     outcomes = []
-    for merge in (door.StackMerge(5), Twin(5)):
+    for merge in (flame_tree.StackMerge(5), Twin(5)):
         try:
             placed = merge.add(*arguments, nodes, values).tolist()
         except (BadReference, LimitExceeded) as error:

@@ -100,8 +100,8 @@ class EchoLane(Lane):
             )
         ]
 
-    def samples(self, things_max: int) -> Iterable[tuple[str, list[Sample]]]:
-        folders = list(_counts().items())[:things_max]
+    def samples(self, samples_max: int) -> Iterable[tuple[str, list[Sample]]]:
+        folders = list(_counts().items())[:samples_max]
         yield (
             "lithify_echo_texts",
             [((*place, state), float(count)) for place, states in folders for state, count in sorted(states.items())],
@@ -119,7 +119,7 @@ class EchoLane(Lane):
     def bad_sources(self, place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
         return services.bad_texts(place, since_ms, accepted_ms)
 
-    def let_in(self, place: str, since_ms: int, order: Order) -> list[OperationOutcome]:
+    def release_bad_sources(self, place: str, since_ms: int, order: Order) -> list[OperationOutcome]:
         rows = TextFile.objects.filter(services.of_place(place), quarantined_ms__gte=since_ms)
         released = services.release_quarantined(list(rows.values_list("key", flat=True)), order)
         return [OperationOutcome(action="release_texts", is_dry_run=order.is_dry_run, changed=tuple(released))]

@@ -21,9 +21,9 @@ from webadmin.schedule.errors import SourcesChanged
 from webadmin.schedule.isolation_stops import FoundBad
 from webadmin.schedule.models import Job
 from webadmin.schedule.polls.fair_shares import intern_shares
-from webadmin.schedule.services.give_blocks_back import end_jobs
 from webadmin.schedule.services.operation import Operation, Order, operation
-from webadmin.schedule.services.stop_isolation import brake
+from webadmin.schedule.services.return_job_blocks import end_jobs
+from webadmin.schedule.services.stop_isolation import isolation_stop_reason
 
 VISIBLE = (TextState.LIVE, TextState.OWNED)
 
@@ -131,7 +131,7 @@ def isolate_texts(store: ObjectStore) -> dict[str, str]:
 
 def _is_stopped(bad: Sequence[tuple[TextFile, BadObject]]) -> bool:
     found = [FoundBad(type(error).__name__, row.created_ms) for row, error in bad]
-    return bool(brake(KIND, bad[0][0].place, found, Order(actor="control:echo")))
+    return bool(isolation_stop_reason(KIND, bad[0][0].place, found, Order(actor="control:echo")))
 
 
 def _quarantine(job: Job, bad: Sequence[tuple[TextFile, BadObject]]) -> dict[str, str]:

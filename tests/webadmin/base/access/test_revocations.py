@@ -26,7 +26,7 @@ from webadmin.base.access.models import RevokedSecret
 from webadmin.base.access.revocations import KEY, Revocations, publish_revocations, refresh_published
 from webadmin.base.access.scopes import SCOPE_PUSH
 from webadmin.base.access.services import issue_worker_credential
-from webadmin.base.not_taken import NotTaken
+from webadmin.base.push_rejected import PushRejected
 from webadmin.base.senders import Senders
 from webadmin.ingest import distributor as distributor_module
 from webadmin.ingest.distributor import Distributor
@@ -37,7 +37,7 @@ def push(senders: Senders, secret: str) -> str:
     request = RequestFactory().post("/ingest", headers={"Authorization": f"Bearer {secret}"})
     try:
         senders.identify(request)
-    except NotTaken as error:
+    except PushRejected as error:
         return error.reason
     return ""
 

@@ -1,4 +1,4 @@
-"""The question is about the service that is in most objects, and the profile type people ask for first."""
+"""The question is about the service that is in most objects, and the profile type people run_question for first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.storage import ObjectStore, open_store
 from webadmin.embedded.demo.figures import LiveBlock
 from webadmin.embedded.demo.foreign import NothingToCompact
 from webadmin.embedded.demo.plan import Recording
-from webadmin.embedded.demo.question import Question, ask, choose_dataset, choose_profile_type, choose_question
+from webadmin.embedded.demo.question import Question, choose_dataset, choose_profile_type, choose_question, run_question
 
 TIME_NS = 1_790_000_000_000_000_000
 
@@ -71,14 +71,14 @@ def test_profile_types_are_read_from_the_objects_of_the_chosen_service(
     blocks = [stored_segment(recordings, number, store) for number in range(5)]
     question = choose_question(blocks, store)
     assert question.profile_type == "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
-    answer = ask(question, blocks, store)
+    answer = run_question(question, blocks, store)
     assert (answer.objects_opened, answer.profiles) == (3, 3)  # of five segments three are of the chosen services
     # Each window has stacks of 1, 2 and 3 frames that take 10, 20 and 30 ms.
     assert answer.total_value == 3 * 60_000_000
     assert sum(row.self_value for row in answer.functions) == answer.total_value
     mask = DeleteMask(index=1, tenant=question.tenant, selector='{service_name=~".+"}')
     masked = [replace(one, visible=dict.fromkeys(one.visible, (mask,))) for one in blocks]
-    assert ask(question, masked, store).total_value == 0, "hidden by a delete request, not rewritten yet"
+    assert run_question(question, masked, store).total_value == 0, "hidden by a delete request, not rewritten yet"
     with pytest.raises(NothingToCompact):
         choose_question([replace(one, visible={}) for one in blocks], store)
 

@@ -10,7 +10,7 @@ from webadmin.base.access.models import AuditEntry
 from webadmin.embedded.demo.figures import totals_by_level
 from webadmin.embedded.demo.policies import AGE_SECONDS, pause_compaction, resume_compaction, shorten_ages
 from webadmin.embedded.demo.watch import (
-    NothingHappens,
+    CompactionStalled,
     Standing,
     live_blocks,
     live_count,
@@ -67,7 +67,7 @@ def test_every_change_is_reported_once(service: Service) -> None:
 
 def test_a_compaction_that_stands_still_is_an_error_not_an_endless_wait(service: Service) -> None:
     service.add_segments(2)
-    with pytest.raises(NothingHappens, match="2 live objects, queued L0:2"):
+    with pytest.raises(CompactionStalled, match="2 live objects, queued L0:2"):
         wait_for_the_fix_point(lambda now: None, silence_seconds=0.3)
 
 

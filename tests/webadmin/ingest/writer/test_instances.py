@@ -190,6 +190,6 @@ def test_distributors_read_the_store_while_the_database_is_away_and_else_keep_th
 
     monkeypatch.setattr(reading, "current_ring", away)
     assert read_ring(store) == ring
-    broken = FailingStore(store, Fault("get", is_lasting=True))
+    broken = FailingStore(store, Fault("get", is_durable=True))
     assert read_ring(broken, last=ring) is ring
     assert read_ring(broken) is EMPTY_RING

@@ -139,8 +139,8 @@ def test_a_leaving_instance_is_out_of_the_ring_and_a_drained_one_is_notified(
     fleet.pass_seconds(5)
     drain_instance("b", actor="ada", reason="test")
     fleet.pass_seconds(1)
-    assert fleet.members["b"].is_asked_to_leave
-    assert not fleet.members["a"].is_asked_to_leave
+    assert fleet.members["b"].is_leave_requested
+    assert not fleet.members["a"].is_leave_requested
     fleet.members["b"].leave()
     assert Instance.objects.get(name="b").left_at_ms is not None
     assert load_ring(signed(store)) == current_ring()

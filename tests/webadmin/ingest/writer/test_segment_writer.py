@@ -248,7 +248,7 @@ def test_one_failing_put_is_tried_again(store: ObjectStore, found: Found, call: 
 def test_a_store_that_fails_for_one_shard_refuses_that_shard_only_and_the_sender_may_retry(
     store: ObjectStore, found: Found
 ) -> None:
-    failing = FailingStore(store, Fault("put", key_part="segments/2/", is_late=True, is_lasting=True))
+    failing = FailingStore(store, Fault("put", key_part="segments/2/", is_late=True, is_durable=True))
     pushes = [push_of(pushed_profile(f"f{n}"), shard=n) for n in (1, 2, 3)]
     answers = run(failing, *pushes)
     assert [(answer.status, answer.code) for answer in answers] == [(200, "ok"), (503, "unavailable"), (200, "ok")]
@@ -258,7 +258,7 @@ def test_a_store_that_fails_for_one_shard_refuses_that_shard_only_and_the_sender
 
 def test_the_last_refusal_of_the_store_is_kept_until_it_takes_a_flush(store: ObjectStore, found: Found) -> None:
     async def send() -> list[str]:
-        failing = FailingStore(store, Fault("put", key_part="segments/2/", is_lasting=True))
+        failing = FailingStore(store, Fault("put", key_part="segments/2/", is_durable=True))
         writer = SegmentWriter("w1", failing, QUICK, WriterMeasures())
         errors = []
         for shard in (2, 1):
@@ -274,7 +274,7 @@ def test_the_last_refusal_of_the_store_is_kept_until_it_takes_a_flush(store: Obj
 
 def test_without_index_and_letters_nothing_is_acknowledged(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_writer, "register", Index(OperationalError("gone")).register)
-    failing = FailingStore(store, Fault("put", key_part="dlq/", is_lasting=True))
+    failing = FailingStore(store, Fault("put", key_part="dlq/", is_durable=True))
     [answer] = run(failing, push_of(pushed_profile("f")))
     assert (answer.status, answer.code) == (503, "unavailable")
 

@@ -66,7 +66,7 @@ class Compactor:
         branch = find_branch(self.catalog.repository, "main")
         self.record = seal_branch(branch.pk, why=Why.COMPACTION)
         assert self.record
-        self.build_row = begin_build(self.catalog.repository, Why.COMPACTION, basis=base_version_of(self.record))
+        self.build_row = begin_build(self.catalog.repository, Why.COMPACTION, base_version=base_version_of(self.record))
         return self
 
     def build(self) -> Compactor:

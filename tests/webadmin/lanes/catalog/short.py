@@ -105,13 +105,13 @@ class Catalog:
         return Refusal.GONE if record is None else self.fold(record)
 
     def fold(self, record: BranchRecord) -> BranchUpdate | Refusal:
-        """Build a sealed record's basis and publish it."""
-        basis = base_version_of(record)
-        with open_build(self.repository, Why.COMPACTION, branch_id=int(record.uid), basis=basis) as build:
-            made = build_state(self.repository, basis)
+        """Build a sealed record's base version and publish it."""
+        base_version = base_version_of(record)
+        with open_build(self.repository, Why.COMPACTION, branch_id=int(record.uid), base_version=base_version) as build:
+            made = build_state(self.repository, base_version)
             head = reader_of(self.repository, metarange_of_commit(self.repository, record.head))
             equals = are_equal(head, reader_over(self.repository, made))
-            return publish_compaction(basis, build, made, equals_head=equals)
+            return publish_compaction(base_version, build, made, equals_head=equals)
 
 
 def _said(told: Mapping[str, Any]) -> NewCommit:

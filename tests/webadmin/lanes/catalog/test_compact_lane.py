@@ -37,8 +37,8 @@ from webadmin.lanes.catalog.states import CompactionState, Why
 from webadmin.schedule.explain import explain_name
 from webadmin.schedule.models import Attempt, Command, Job
 from webadmin.schedule.register import JobFilter, parked_jobs
-from webadmin.schedule.services.give_blocks_back import give_blocks_back
 from webadmin.schedule.services.requeue_jobs import requeue
+from webadmin.schedule.services.return_job_blocks import return_job_blocks
 
 
 def dirty(catalog: Catalog) -> dict[str, str]:
@@ -294,7 +294,7 @@ def test_an_operator_gives_a_parked_job_back(compactor: Compactor) -> None:
     dirty(compactor.catalog)
     compactor.sense()
     compactor.fail_for_good()
-    give_blocks_back(JobFilter(names=(Job.objects.get().name,)), order=ORDER)
+    return_job_blocks(JobFilter(names=(Job.objects.get().name,)), order=ORDER)
     assert compactor.last().state == CompactionState.ENDED
     assert Job.objects.get().state == JobState.DISSOLVED
     check_invariants()

@@ -180,7 +180,7 @@ def test_what_an_open_build_has_put_is_not_condemned(compactor: Compactor) -> No
     catalog.puts(a="1")
     record = seal_branch(find_branch(catalog.repository, "main").pk, why=Why.COMMIT)
     assert record
-    with open_build(catalog.repository, Why.COMMIT, basis=base_version_of(record)) as build:
+    with open_build(catalog.repository, Why.COMMIT, base_version=base_version_of(record)) as build:
         made = build_state(catalog.repository, base_version_of(record))
         clock.advance(10 * GRACE)
         age(catalog, clock.now_ms, 9 * GRACE)
@@ -197,7 +197,7 @@ def test_a_build_that_was_taken_for_dead_is_not_published(compactor: Compactor) 
     catalog.puts(a="1")
     record = seal_branch(find_branch(catalog.repository, "main").pk, why=Why.COMMIT)
     assert record
-    with open_build(catalog.repository, Why.COMMIT, basis=base_version_of(record)) as build:
+    with open_build(catalog.repository, Why.COMMIT, base_version=base_version_of(record)) as build:
         made = build_state(catalog.repository, base_version_of(record))
         compactor.service.clock.advance(sweep_rows.BUILD_SILENT_MS / 1000 + 1)
         assert sweep_builds() == 1
@@ -300,7 +300,7 @@ def test_what_was_folded_is_swept_at_once_and_what_comes_late_after_its_grace(co
     delete_prefix(catalog.repository, "main", b"b", order=ORDER)
     record = seal_branch(find_branch(catalog.repository, "main").pk, why=Why.COMMIT)
     assert record
-    with open_build(catalog.repository, Why.COMMIT, basis=base_version_of(record)):
+    with open_build(catalog.repository, Why.COMMIT, base_version=base_version_of(record)):
         catalog.compact()
         assert sweep_retired_rows() == 0, "somebody reads them"
     late = StagedEntry.objects.first()
@@ -324,9 +324,9 @@ def test_rows_that_are_to_be_laid_over_others_are_not_swept(compactor: Compactor
         assert collect(compactor).rows_deleted == sweep_retired_rows() == 0
         return lay_over(*told)
 
-    lay_over = reset_services._lay_over
+    lay_over = reset_services._add_overlay
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reset_services, "_lay_over", swept)
+        patch.setattr(reset_services, "_add_overlay", swept)
         reset_services.reset_prefix(catalog.repository, "main", b"a", order=ORDER)
     assert catalog.visible() == {"b": "1"}
 

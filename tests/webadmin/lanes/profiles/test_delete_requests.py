@@ -30,7 +30,7 @@ from webadmin.progress.metrics import metrics_text
 from webadmin.schedule.command_log import advance_clock
 from webadmin.schedule.models import Attempt, Command, Job, LogHead
 from webadmin.schedule.register import JobFilter
-from webadmin.schedule.services.give_blocks_back import give_blocks_back
+from webadmin.schedule.services.return_job_blocks import return_job_blocks
 
 ORDER = ActionContext(actor="test", why="the customer asked")
 PREVIEW = ActionContext(actor="test", is_dry_run=True)
@@ -239,7 +239,7 @@ def test_a_final_block_returned_by_a_rewrite_is_not_queued(service: Service) -> 
     [name] = rewrite_masked(order=ORDER).jobs
     Job.objects.update(state="parked", parked_reason="it failed too often")
     LogHead.objects.update(live_job_count=0)
-    assert give_blocks_back(JobFilter(names=(name,)), order=ORDER).changed == (name,)
+    assert return_job_blocks(JobFilter(names=(name,)), order=ORDER).changed == (name,)
     assert Block.objects.get().state == "final"
     check_invariants()
     rewrite_masked(order=ORDER)

@@ -217,7 +217,7 @@ def test_a_segment_that_the_index_does_not_know_stays_and_is_adopted(service: Se
     key = block_key(1, "", 0, lost.id)
     age(store, key, service.clock.now_ms / 1000)
     service.clock.advance(3 * 86_400)
-    outcome = sweep_orphans(store=store, actor="control:orphans", surely_fine=0)
+    outcome = sweep_orphans(store=store, actor="control:orphans", orphans_tolerated=0)
     assert (outcome.swept, outcome.kept) == ((), ((key, UNKNOWN_SEGMENT),))
     assert LineageMark.objects.get().unknown_segments == 1
     client = Client()

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.query import block_query
-from engine.query.block_query import Look
+from engine.query.block_query import IndexSnapshot
 from engine.query.model import Question
 from spark.errors import IndexQueryFailed
 from spark.index_client import STARTS_MAX, query_index
@@ -263,12 +263,12 @@ class ServiceTransport(httpx.BaseTransport):
         return httpx.Response(answer.status_code, content=answer.content)
 
 
-def look_through(transport: ServiceTransport, bearer: str) -> Look:
+def look_through(transport: ServiceTransport, bearer: str) -> IndexSnapshot:
     question = Question(start_ms=0, end_ms=FAR_MS, matchers=())
     return query_index("http://service", bearer, "acme", question, pause=lambda seconds: None, transport=transport)
 
 
-def by_key(found: Look) -> dict[str, Any]:
+def by_key(found: IndexSnapshot) -> dict[str, Any]:
     assert len({block.key for block in found.blocks}) == len(found.blocks)
     return {block.key: block for block in found.blocks}
 

@@ -18,7 +18,7 @@ from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.tables.models import Chunk, DataSource, Segment
 from webadmin.lanes.tables.services.publish_manifest import publish_manifest
 from webadmin.lanes.tables.services.read_files import OfferedFile
-from webadmin.lanes.tables.services.run_cycle import CycleReport, take_turn
+from webadmin.lanes.tables.services.run_cycle import CycleReport, run_source_cycle
 from webadmin.lanes.tables.services.sources import NewTable, alter_table, create_table
 from webadmin.lanes.tables.services.take_files import Taken, take_files
 from webadmin.lanes.tables.states import RegistrationMode, SegmentState, TaskState
@@ -76,7 +76,7 @@ class World:
 
     def turn(self) -> CycleReport:
         """Take a turn of the controller."""
-        return take_turn(self.table)
+        return run_source_cycle(self.table)
 
     def publish(self) -> None:
         """Show readers what the database says."""

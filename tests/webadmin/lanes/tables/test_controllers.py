@@ -18,7 +18,7 @@ from webadmin.lanes.tables.cycle_view import read_cycle
 from webadmin.lanes.tables.models import Chunk, ChunkOrder, DataSource
 from webadmin.lanes.tables.services import run_cycle
 from webadmin.lanes.tables.services.orders import end_orders, order_chunks
-from webadmin.lanes.tables.services.run_cycle import take_turn
+from webadmin.lanes.tables.services.run_cycle import run_source_cycle
 from webadmin.lanes.tables.services.sources import NewTable, create_table
 from webadmin.lanes.tables.states import ChunkOrderKind, ChunkStanding, RegistrationMode, TaskState
 from webadmin.lanes.tables.task_models import Task, TaskChunk
@@ -40,7 +40,7 @@ def test_two_controllers_make_every_task_once(real_service: Service, new_table: 
     world = World(table, store, FakeNode(real_service.worker()), real_service)
     world.set(**APART)
     days(world, 0, 2, 4)
-    reports = at_once(lambda: take_turn(table), lambda: take_turn(table))
+    reports = at_once(lambda: run_source_cycle(table), lambda: run_source_cycle(table))
     assert sum(len(report.created) for report in reports) == 3
     assert (Task.objects.count(), TaskChunk.objects.count(), Job.objects.count()) == (3, 3, 3)
     check_timelines()
@@ -238,7 +238,7 @@ def test_tenants_share_nothing(world: World, service: Service) -> None:
     new = NewTable(tenant="beta", name="events", url=f"{world.store.url}-beta", time_column="ts")
     other = create_table(new, order=ORDER)
     world.turn()
-    assert take_turn(other).created == []
+    assert run_source_cycle(other).created == []
     assert not other.segments.exists()
     assert {job.tenant for job in Job.objects.all()} == {"acme"}
 

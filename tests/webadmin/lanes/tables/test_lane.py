@@ -111,7 +111,7 @@ def test_a_large_task_reserves_slots_after_it_was_skipped(world: World) -> None:
         running_max=2,
         running_cost_max=5_000 * MB,
         waiting_max=3,
-        patience=2,
+        skips_max=2,
         open_cost=0,
         segment_bytes_max=5_000 * MB,
         task_cost_max=10_000 * MB,

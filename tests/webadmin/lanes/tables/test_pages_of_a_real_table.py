@@ -59,7 +59,7 @@ def test_the_timeline_follows_a_table_from_its_files_to_its_merges(world: World,
     done = data(operator, world)
     assert (done["columns"]["stable"], done["columns"]["segments"], done["tasks"]["shown"]) == ([1, 1], [1, 1], [])
     assert "nothing to rewrite" in page(operator, world)
-    assert preview(world.table, Policy.objects.get()).told.plan.tasks == ()
+    assert preview(world.table, Policy.objects.get()).forecast.plan.tasks == ()
     told = words(operator.get(reverse("timeline-chunk", args=[world.table.id, day(0)])).content.decode())
     assert "published" in told
     assert "Committed 1 time" in told
@@ -72,12 +72,12 @@ def test_the_controller_creates_the_tasks_of_the_preview(world: World) -> None:
     world.add("over-midnight.parquet")
     found = preview(world.table, Policy.objects.get())
     report = world.turn()
-    assert len(report.created) == len(found.told.plan.tasks) > 0
+    assert len(report.created) == len(found.forecast.plan.tasks) > 0
     worked_on = {
         start for start, state in Chunk.objects.values_list("start_ms", "state") if state == ChunkStanding.UNSTABLE
     }
     assert worked_on == found.compacted
-    assert found.told.is_fix_point
+    assert found.forecast.is_fix_point
 
 
 def test_a_file_across_midnight_that_is_left_alone_is_called_misaligned(world: World, operator: Client) -> None:

@@ -71,7 +71,7 @@ def test_all_chunks_of_a_task_that_ended_are_planned_again(ended: World) -> None
 def test_a_reference_to_a_task_that_ended_counts_as_none(ended: World) -> None:
     """What an earlier version left: chunks that name a task of long ago, and that nothing marks as changed."""
     Chunk.objects.update(task=Task.objects.get(), is_dirty=False)
-    DataSource.objects.update(is_dirty=False, look_again_ms=None)
+    DataSource.objects.update(is_dirty=False, recheck_ms=None)
     assert due_tables(ended.service.clock.now_ms, 10) == [ended.table]
     ended.turn()
     assert sorted(TaskChunk.objects.filter(is_open=True).values_list("start_ms", flat=True)) == DAYS
@@ -107,13 +107,13 @@ def test_chunks_that_stay_without_a_task_are_reported(ended: World, operator: Cl
 
 def test_a_chunk_that_shares_segments_is_stuck_too_unless_a_task_has_one_of_them(ended: World) -> None:
     key = Segment.objects.first().pk
-    Chunk.objects.update(looked={**Chunk.objects.first().looked, "shared": [key]})
+    Chunk.objects.update(analysis={**Chunk.objects.first().analysis, "shared": [key]})
     ended.service.clock.now_ms += STUCK_MS
     assert stuck_counts() == {ended.table.id: 4}
     assert stuck_counts([ended.table.id + 1]) == {}
     ended.turn()
     task = Task.objects.filter(state=TaskState.OPEN).first()
-    Chunk.objects.update(task=None, looked={**Chunk.objects.first().looked, "shared": [key]})
+    Chunk.objects.update(task=None, analysis={**Chunk.objects.first().analysis, "shared": [key]})
     ended.service.clock.now_ms += 2 * STUCK_MS
     TaskSegment.objects.get_or_create(task=task, segment_id=key)
     assert stuck_counts() == {}

@@ -12,7 +12,7 @@ from tests.webadmin.hostile.conftest import Caller
 from tests.webadmin.lanes.tables.parquet_files import day, put_hours, put_rows
 from tests.webadmin.service import Service
 from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOrder, DataSource, Segment
-from webadmin.lanes.tables.services.run_cycle import take_turn
+from webadmin.lanes.tables.services.run_cycle import run_source_cycle
 from webadmin.lanes.tables.states import SegmentState
 
 WHY = {"why": "a test"}
@@ -43,7 +43,7 @@ def test_a_writer_creates_fills_and_watches_a_table(caller: Caller, lake: Object
     assert [file["status"] for file in told["files"]] == ["registered"] * 24 + ["refused"]
     assert told["files"][-1]["code"] == "object_not_found"
     assert (told["start_ms"], told["end_ms"], told["sequence"]) == (day(0), day(1), 1)
-    take_turn(DataSource.objects.get())
+    run_source_cycle(DataSource.objects.get())
     [chunk] = caller.send("get", f"{TABLE}/chunks").json()["chunks"]
     assert (chunk["state"], chunk["segments"]) == ("unstable", 24)
     [task] = caller.send("get", f"{TABLE}/tasks?state=open").json()["tasks"]
@@ -71,14 +71,14 @@ def test_orders_about_chunks_are_given_listed_and_taken_back(caller: Caller, lak
     caller.post(f"{TABLE}/orders", stretch | {"kind": "never"})
     [given] = caller.send("get", f"{TABLE}/orders?state=in_force&start_ms={day(1)}").json()["orders"]
     assert (given["kind"], given["actor"], given["why"]) == ("never", "credential:caller", "a test")
-    assert take_turn(DataSource.objects.get()).created == []
+    assert run_source_cycle(DataSource.objects.get()).created == []
     assert caller.post(f"{TABLE}/orders/end", stretch | {"kind": "now"}).json()["changed"] == 0
     assert caller.post(f"{TABLE}/orders/end", stretch).json() == {"dry_run": False, "changed": 1}
     assert caller.send("get", f"{TABLE}/orders?state=in_force").json()["orders"] == []
     [ended] = caller.send("get", f"{TABLE}/orders?state=ended").json()["orders"]
     assert ended["ended_because"] == "credential:caller: a test"
     caller.post(f"{TABLE}/orders", stretch | {"kind": "now"})
-    assert len(take_turn(DataSource.objects.get()).created) == 1
+    assert len(run_source_cycle(DataSource.objects.get()).created) == 1
     [task] = caller.send("get", f"{TABLE}/tasks").json()["tasks"]
     assert task["priority"] == 1_000_000
 

@@ -168,7 +168,7 @@ def test_a_bad_block_is_kept_out_with_its_reason_and_the_others_are_merged(
     assert len(left) == 1
     assert origins(store, FOLDER, left) == {SOUND, ALSO_SOUND}
     if not file:
-        assert [bad["ulid"] for bad in Folder.objects.get().looked["bad"]] == [BAD]
+        assert [bad["ulid"] for bad in Folder.objects.get().examined["bad"]] == [BAD]
         assert not BlockQuarantine.objects.exists()
         return
     held = BlockQuarantine.objects.get()

@@ -83,8 +83,8 @@ def test_a_parked_job_has_all_its_sources_read(group: Group, store: ObjectStore,
 def test_a_worker_that_accuses_sound_sources_is_not_believed(group: Group, store: ObjectStore, node: FakeNode) -> None:
     fail(node, SOUND)
     report = isolate_sources(lambda url: store)
-    assert (report.quarantined, report.sound) == ({}, [group.id])
-    assert isolate_sources(lambda url: store).sound == []  # once per failure
+    assert (report.quarantined, report.readable) == ({}, [group.id])
+    assert isolate_sources(lambda url: store).readable == []  # once per failure
     assert Job.objects.get().state == JobState.WAITING
 
 
@@ -130,9 +130,9 @@ def test_a_round_reads_up_to_its_byte_limit_and_the_next_continues(
     size = Block.objects.get(ulid=SOUND).size_bytes
     monkeypatch.setattr("webadmin.lanes.tsdb.services.isolate_sources.BYTES_PER_ROUND", 2 * size)
     first = isolate_sources(lambda url: store)
-    assert (first.bytes_read, first.sound) == (2 * size, [])
+    assert (first.bytes_read, first.readable) == (2 * size, [])
     second = isolate_sources(lambda url: store)
-    assert (second.bytes_read, second.sound) == (size, [group.id])
+    assert (second.bytes_read, second.readable) == (size, [group.id])
     assert isolate_sources(lambda url: store).bytes_read == 0
 
 

@@ -86,7 +86,7 @@ def test_only_what_comes_after_the_adoption_waits_for_others_to_follow(
     assert "more blocks may follow" in standing.sentence
     [told] = tenant_progress()
     assert told.is_done
-    assert told.looks_again_ms is not None
+    assert told.rechecked_at_ms is not None
     Block.objects.filter(ulid=late).update(uploaded_at_ms=1)
     BucketTenant.objects.update(plan_at_ms=0)
     assert run_rounds(store, node) == 1

@@ -61,7 +61,7 @@ def test_an_absurd_block_is_bad_and_affects_no_other(
     put_sound(store)
     found = rounds.scan_buckets(lambda url: store)
     assert (found.failed, found.found["metrics"].bad, found.found["metrics"].broken_off) == ({}, 2, 0)
-    assert {one["ulid"] for one in Folder.objects.get(name="aaa/").looked["bad"]} == set(HOSTILE)
+    assert {one["ulid"] for one in Folder.objects.get(name="aaa/").examined["bad"]} == set(HOSTILE)
     assert set(Block.objects.values_list("ulid", flat=True)) == set(SOUND)
     rounds.plan_due(lambda url: store)
     assert list(Job.objects.values_list("tenant", flat=True)) == ["zzz"]

@@ -21,8 +21,8 @@ from webadmin.lanes.tsdb.services import rounds
 from webadmin.lanes.tsdb.states import PLANNABLE, BlockState, GroupState
 from webadmin.schedule.models import Command, Job, Limits, LogHead
 from webadmin.schedule.register import JobFilter
-from webadmin.schedule.services.give_blocks_back import give_blocks_back
 from webadmin.schedule.services.requeue_jobs import requeue
+from webadmin.schedule.services.return_job_blocks import return_job_blocks
 
 STEPS = 60
 DAY_MS = 24 * HOUR_MS
@@ -125,7 +125,7 @@ class Machine:
 
     def operate(self) -> None:
         wanted = JobFilter(everything=True)
-        self.random.choice([requeue, give_blocks_back])(wanted, order=ORDER)
+        self.random.choice([requeue, return_job_blocks])(wanted, order=ORDER)
 
     def settle(self) -> None:
         """Let everything come to its end."""

@@ -79,14 +79,14 @@ def test_what_scans_keep_of_marks_is_short_and_read_by_scans_only(
     story = Mark(ulid=block_id(9), kind=MarkKind.NO_COMPACT, time_s=1, reason="manual", details="x" * 60_000)
     write_mark(store, layout_of(bucket), "acme/", story)
     rounds.scan_buckets(lambda url: store)
-    assert len(json.dumps(Folder.objects.get().looked)) < 1000
+    assert len(json.dumps(Folder.objects.get().examined)) < 1000
     with CaptureQueriesContext(connection) as queries:
         assert rounds.plan_due(lambda url: store).jobs
         assert node.work_off()
         assert rounds.write_outboxes(lambda url: store).written
         rounds.clean_buckets(lambda url: store)
         assert explain_blocks(block_id(9))
-    read_whole = re.compile(r'(?<!\()"tsdb_folder"\."looked"')
+    read_whole = re.compile(r'(?<!\()"tsdb_folder"\."examined"')
     assert not [each["sql"] for each in queries if read_whole.search(each["sql"])]
     write_mark(store, layout_of(bucket), "acme/", Mark(ulid=block_id(8), kind=MarkKind.DELETION, time_s=1))
     assert rounds.scan_buckets(lambda url: store).found["metrics"].marked == 4  # that one, and ours on the sources
@@ -121,7 +121,7 @@ def test_a_block_whose_meta_cannot_be_read_is_neither_planned_nor_deleted(bucket
     scan_and_plan(store)
     assert Job.objects.get().source_count == 2
     assert has(store, f"acme/{block_id(0)}/index")
-    [bad] = BucketTenant.objects.get().folder.looked["bad"]
+    [bad] = BucketTenant.objects.get().folder.examined["bad"]
     assert bad["ulid"] == block_id(0)
 
 

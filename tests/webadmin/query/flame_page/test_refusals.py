@@ -129,7 +129,7 @@ def test_a_rejected_query_has_a_retry_time(
     def fail(*arguments: object, **options: object) -> None:
         raise error
 
-    monkeypatch.setattr("webadmin.query.viewers.viewing.ask_stacks", fail)
+    monkeypatch.setattr("webadmin.query.viewers.viewing.query_stacks", fail)
     found = visitor.get("graph")
     assert (found.status_code, found.json()["code"]) == (status, code)
     assert found.json()["next"] == WHAT_NEXT[code]

@@ -281,7 +281,7 @@ def test_what_is_away_is_unavailable_and_too_slow_is_too_late(viewer: Viewer, se
     def away(*arguments: object, **options: object) -> None:
         raise DatabaseError("away")
 
-    monkeypatch.setattr(viewing, "ask_stacks", away)
+    monkeypatch.setattr(viewing, "query_stacks", away)
     assert said(viewer.post("SelectMergeStacktraces", request)) == (503, "unavailable", "store_away")
     assert said(render(viewer)) == (503, "unavailable", "store_away")
 

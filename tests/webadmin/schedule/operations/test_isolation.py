@@ -25,8 +25,8 @@ from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Attempt, Job, Limits
 from webadmin.schedule.operation_models import JobSplit
 from webadmin.schedule.register import JobFilter
-from webadmin.schedule.services.give_blocks_back import give_blocks_back
 from webadmin.schedule.services.requeue_jobs import requeue
+from webadmin.schedule.services.return_job_blocks import return_job_blocks
 
 ROUNDS_MAX = 60
 
@@ -275,7 +275,7 @@ def test_releasing_twice_or_the_unknown_changes_nothing(
 
 
 def test_only_a_release_lets_a_block_out(service: Service, quarantined: str, order: ActionContext) -> None:
-    for act in (requeue, give_blocks_back):
+    for act in (requeue, return_job_blocks):
         outcome = act(JobFilter(everything=True), order=order)
         assert [why for _, why in outcome.left] == ["it is quarantined: release it"]
     assert Quarantine.objects.get().released_at_ms is None
@@ -300,7 +300,7 @@ def test_what_left_a_parked_job_meanwhile_stops_no_other(service: Service, store
     outcome = isolate(store=store)
     assert outcome.split == [other.name]
     assert outcome.waiting == [(emptied.name, "it has no blocks left: return its blocks to their queues to end it")]
-    give_blocks_back(JobFilter(names=(emptied.name,)), order=ActionContext(actor="operator"))
+    return_job_blocks(JobFilter(names=(emptied.name,)), order=ActionContext(actor="operator"))
     emptied.refresh_from_db()
     assert emptied.state == JobState.DISSOLVED
 

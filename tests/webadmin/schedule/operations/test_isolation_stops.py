@@ -184,7 +184,7 @@ def test_a_decision_releases_in_as_many_commands_as_it_takes(
     settle(service, store, service.worker(), add_damaged(service, damaged=[3, 13, 33]))
     assert len(quarantined()) == 3
     stop_isolation(KIND, "", RecentSources(bad={"Truncated": 3}, merged_count=1), order)
-    monkeypatch.setattr("webadmin.lanes.profiles.lone_blocks.JOBS_PER_COMMAND", 1)
+    monkeypatch.setattr("webadmin.lanes.profiles.single_blocks.JOBS_PER_COMMAND", 1)
     outcome = decide_isolation(KIND, "", RETRY, order=order)
     assert (quarantined(), len(outcome.changed), outcome.left) == (set(), 3, ())
     assert len(outcome.command_indexes) == 3 + 1, "one for each block, and the decision"

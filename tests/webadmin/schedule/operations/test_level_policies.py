@@ -31,7 +31,7 @@ def test_a_fresh_installation_has_the_defaults_of_the_reference(db: None) -> Non
     rows = {row.level: (row.blocks_max, row.age_seconds) for row in LevelPolicy.objects.filter(tenant="")}
     assert rows == DEFAULTS
     assert set(LevelPolicy.objects.values_list("spread_seconds", flat=True)) == {10_800}
-    assert set(LevelPolicy.objects.values_list("remnant_bytes", "result_bytes_max")) == {(0, 0)}
+    assert set(LevelPolicy.objects.values_list("partial_batch_bytes", "result_bytes_max")) == {(0, 0)}
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
@@ -95,7 +95,7 @@ def test_a_tenants_own_policy_can_be_taken_back_and_twice_changes_nothing(servic
         ({"level": 1}, {"age_seconds": 0}),
         ({"level": 1}, {"bytes_max": 5}),
         ({"level": 1}, {"colour": 5}),
-        ({"level": 1}, {"remnant_age_seconds": 721}),
+        ({"level": 1}, {"partial_batch_age_seconds": 721}),
         ({"level": 1}, None),
         ({"level": 3}, {"blocks_max": 5}),
         ({"level": 1, "lane": "tables"}, {"blocks_max": 5}),
@@ -119,7 +119,7 @@ def test_a_policy_that_is_accepted_is_within_its_bounds(values: dict[str, int]) 
         return
     assert set(values) == set(POLICY_RULES)
     assert all(value >= 0 for value in values.values())
-    assert values["remnant_age_seconds"] <= values["age_seconds"]
+    assert values["partial_batch_age_seconds"] <= values["age_seconds"]
 
 
 def run(*arguments: str) -> list[dict]:
@@ -130,9 +130,9 @@ def run(*arguments: str) -> list[dict]:
 
 def test_the_command_lists_previews_and_changes(service: Service) -> None:
     assert [row["level"] for row in run()] == [0, 1, 2]
-    [shown] = run("--level=2", "--tenant=acme", "--remnant-bytes=8388608", "--dry-run")
-    assert (shown["before"], shown["after"]["remnant_bytes"], shown["command"]) == (None, 8 << 20, None)
-    [done] = run("--level=2", "--tenant=acme", "--remnant-bytes=8388608", "--why=few shards")
+    [shown] = run("--level=2", "--tenant=acme", "--partial-batch-bytes=8388608", "--dry-run")
+    assert (shown["before"], shown["after"]["partial_batch_bytes"], shown["command"]) == (None, 8 << 20, None)
+    [done] = run("--level=2", "--tenant=acme", "--partial-batch-bytes=8388608", "--why=few shards")
     assert done["command"] is not None
     [gone] = run("--level=2", "--tenant=acme", "--as-everybody")
     assert gone["after"] is None

@@ -20,10 +20,10 @@ from webadmin.schedule.models import Attempt, Command, Job, LogHead
 from webadmin.schedule.operation_models import JobPin
 from webadmin.schedule.register import JobFilter, count_by_error_class, parked_jobs
 from webadmin.schedule.services.adjust_jobs import pin, reset_failures, unpin
+from webadmin.schedule.services.cancel_jobs import cancel
 from webadmin.schedule.services.change_limit import change_limit
-from webadmin.schedule.services.give_blocks_back import give_blocks_back
 from webadmin.schedule.services.requeue_jobs import requeue
-from webadmin.schedule.services.set_aside_jobs import cancel
+from webadmin.schedule.services.return_job_blocks import return_job_blocks
 
 FAILURES_MAX = 3
 ALL = JobFilter(everything=True)
@@ -104,13 +104,13 @@ def test_an_expired_lease_is_an_error_class_too(service: Service, order: ActionC
 
 def test_an_empty_filter_is_refused(service: Service, evicted, order: ActionContext) -> None:
     evicted()
-    for act in (requeue, cancel, give_blocks_back, reset_failures, unpin):
+    for act in (requeue, cancel, return_job_blocks, reset_failures, unpin):
         with pytest.raises(FilterEmpty):
             act(JobFilter(), order=order)
     assert parked_jobs().count() == 1
 
 
-@pytest.mark.parametrize("act", [requeue, give_blocks_back, reset_failures])
+@pytest.mark.parametrize("act", [requeue, return_job_blocks, reset_failures])
 def test_a_dry_run_names_the_same_jobs_and_changes_nothing(
     service: Service, evicted, order: ActionContext, act
 ) -> None:
@@ -222,7 +222,7 @@ def test_a_requeued_deferred_job_is_the_same_job_without_a_failure(service: Serv
 
 def test_blocks_given_back_are_planned_anew(service: Service, evicted, order: ActionContext) -> None:
     job = evicted(count=5)
-    outcome = give_blocks_back(ALL, order=order)
+    outcome = return_job_blocks(ALL, order=order)
     job.refresh_from_db()
     assert (outcome.changed, job.state) == ((job.name,), JobState.DISSOLVED)
     assert service.states() == {"queued": 5}
@@ -236,7 +236,7 @@ def test_a_late_success_of_a_dissolved_job_is_ignored(service: Service, order: A
     worker = service.worker()
     [spec] = worker.take()
     cancel(ALL, order=order)
-    give_blocks_back(ALL, order=order)
+    return_job_blocks(ALL, order=order)
     worker.poll(worker.success(spec.job), capacity=0)
     assert service.states() == {"queued": 20}
     other = service.worker()

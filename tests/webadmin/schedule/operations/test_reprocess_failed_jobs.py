@@ -16,7 +16,7 @@ from webadmin.base.access.models import AuditEntry
 from webadmin.base.actions.action import ActionContext
 from webadmin.schedule.models import Job
 from webadmin.schedule.register import JobFilter
-from webadmin.schedule.services.set_aside_jobs import cancel
+from webadmin.schedule.services.cancel_jobs import cancel
 
 OTHER = FailureReason(error_class="Truncated", message="ends early")
 

@@ -47,8 +47,8 @@ class Command(BaseCommand):
         shown = rows if options["with_revoked"] else rows.filter(revoked_at=None)
         now = timezone.now()
         if options["as_json"]:
-            told = [describe_credential(row) | {"warning": credential_warning(row, now)} for row in shown]
-            self.stdout.write(json.dumps({"credentials": told}))
+            credentials = [describe_credential(row) | {"warning": credential_warning(row, now)} for row in shown]
+            self.stdout.write(json.dumps({"credentials": credentials}))
             return
         for row in shown:
             expiry = f"expires {row.expires_at:%Y-%m-%d %H:%M} UTC" if row.expires_at else "no expiry"
@@ -63,8 +63,8 @@ class Command(BaseCommand):
             return
         for note in outcome.notes:
             self.stderr.write(note)
-        told = outcome.to_json()
-        secrets = {name: told[name] for name in ("secret", "access_key_id", "secret_access_key") if name in told}
+        data = outcome.to_json()
+        secrets = {name: data[name] for name in ("secret", "access_key_id", "secret_access_key") if name in data}
         for name, value in secrets.items():
             self.stdout.write(f"{name}: {value}")
         if not secrets:

@@ -20,7 +20,7 @@ from webadmin.embedded.demo.home import demo_environment, wipe_home
 from webadmin.embedded.demo.outcome import Outcome
 from webadmin.embedded.demo.run import STACK_LOG, STEP_COUNT, Demonstration, DemoSettings
 from webadmin.embedded.demo.steps import Steps
-from webadmin.embedded.management.commands.up import PORT_WISHED
+from webadmin.embedded.management.commands.up import PORT_DEFAULT
 from webadmin.embedded.stack_home import locked_home
 
 SEGMENTS = 300
@@ -97,14 +97,14 @@ class Command(BaseCommand):
             Steps(console, STEP_COUNT),
         )
         with demonstration.compacted() as outcome:
-            self._say_verdict(console, outcome)
+            self._print_outcome(console, outcome)
             if options["keep_running"]:
                 console.print(f"\n{demonstration.address}/admin/ stays up until Ctrl-C", highlight=False)
                 flame_graph = f"{demonstration.address}{outcome.flame_path}"
                 console.print(f"the flame graph: {flame_graph}", highlight=False, markup=False, soft_wrap=True)
                 with suppress(KeyboardInterrupt):
                     signal.pause()
-        self._say_what_next(console, outcome)
+        self._print_next_steps(console, outcome)
         return outcome.is_good
 
     def _end_of_log(self) -> str:
@@ -115,7 +115,7 @@ class Command(BaseCommand):
         lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
         return "\n".join(["", f"the processes' log {log} ends with:", *(f"    {line}" for line in lines)])
 
-    def _say_verdict(self, console: Console, outcome: Outcome) -> None:
+    def _print_outcome(self, console: Console, outcome: Outcome) -> None:
         if outcome.is_good:
             console.print("[bold green]The answers are equal.[/]")
             return
@@ -126,14 +126,14 @@ class Command(BaseCommand):
         if outcome.bad_objects:
             console.print(f"[bold red]{outcome.bad_objects} objects could not be registered.[/]")
 
-    def _say_what_next(self, console: Console, outcome: Outcome) -> None:
+    def _print_next_steps(self, console: Console, outcome: Outcome) -> None:
         home = min(str(settings.HOME), os.path.relpath(settings.HOME), key=len)
         console.print(
             "\nWhat next:\n"
             f"  LITHIFY_HOME={home} ./dev up\n"
             "      look at this result in the admin: blocks, where they came from, jobs, the command log\n"
             "      and where the time goes, as a flame graph (the port is what `up` says):\n"
-            f"      http://127.0.0.1:{PORT_WISHED}{outcome.flame_path}\n"
+            f"      http://127.0.0.1:{PORT_DEFAULT}{outcome.flame_path}\n"
             "  ./dev up\n"
             "      the whole stack with a home of its own (.lithify)\n"
             "  ./dev demo --bucket DIR\n"

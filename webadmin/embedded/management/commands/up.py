@@ -22,7 +22,7 @@ from webadmin.embedded.stack import StackSettings, describe_stack
 from webadmin.embedded.stack_home import Login, locked_home, prepare_login, prepare_worker_credential
 from webadmin.embedded.supervisor import STOP_SIGNALS, Supervisor
 
-PORT_WISHED = 8000
+PORT_DEFAULT = 8000
 
 
 class Command(BaseCommand):
@@ -32,7 +32,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the port."""
-        parser.add_argument("--port", type=int, help=f"of the web process (default {PORT_WISHED}, or a free one)")
+        parser.add_argument("--port", type=int, help=f"of the web process (default {PORT_DEFAULT}, or a free one)")
 
     def handle(self, *args: Any, port: int | None, **options: Any) -> None:
         """Prepare the database, start the programs, and supervise them until a signal arrives."""
@@ -51,7 +51,7 @@ class Command(BaseCommand):
         login = prepare_login(settings.HOME)
         stack = StackSettings(
             home=settings.HOME,
-            web_port=port or free_port(PORT_WISHED),
+            web_port=port or free_port(PORT_DEFAULT),
             object_store_url=settings.OBJECT_STORE_URL,
             worker_credential=prepare_worker_credential(settings.HOME),
             broker_url=settings.BROKER_URL if is_set("BROKER_URL") else "",
@@ -62,12 +62,12 @@ class Command(BaseCommand):
         supervisor = Supervisor(programs, log)
         with _stopped_by_signals(supervisor):
             if supervisor.start():
-                self._welcome(log, stack, login)
+                self._print_addresses(log, stack, login)
                 supervisor.watch()
             log.say("stopping (once more to stop at once)")
             supervisor.stop()
 
-    def _welcome(self, log: ProcessLog, stack: StackSettings, login: Login) -> None:
+    def _print_addresses(self, log: ProcessLog, stack: StackSettings, login: Login) -> None:
         password = f"in {login.password_file}" if login.password else "the one you chose"
         log.say("")
         log.say(f"Lithify is up: {stack.address}/admin/   login: {login.name}   password: {password}")

@@ -70,11 +70,11 @@ def issue_access_key(
 
 def key_of_request(request: HttpRequest) -> AccessKey:
     """Return the access key that authenticates a request. Raises CredentialRefused, ScopeMissing."""
-    scheme, _, told = request.headers.get("Authorization", "").partition(" ")
+    scheme, _, encoded = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "basic":
         raise CredentialRefused("an access key is expected: HTTP Basic with its id and its secret")
     try:
-        access_key_id, _, secret = base64.b64decode(told.strip(), validate=True).decode().partition(":")
+        access_key_id, _, secret = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
     except (binascii.Error, ValueError) as error:
         raise CredentialRefused("the access key is not in the form of HTTP Basic") from error
     return _key_of(check_worker_credential(wire_form=f"{access_key_id}_{secret}", at=timezone.now()))

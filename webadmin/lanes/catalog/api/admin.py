@@ -73,7 +73,7 @@ class ImportRunAdmin(ReadOnlyAdmin):
     @display(description="State")
     def state_cell(self, row: ImportRun) -> SafeString:
         if is_silent(row):
-            return show.badge("died", "bad", "its process was not heard of for a minute: start it again")
+            return show.badge("died", "bad", "no heartbeat for a minute: start it again")
         return show.badge(row.get_state_display().lower(), TONES[ImportState(row.state)], row.error)
 
     @display(description="Objects")

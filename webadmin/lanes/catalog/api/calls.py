@@ -18,7 +18,7 @@ from webadmin.lanes.catalog.api.access_keys import AccessKey
 from webadmin.lanes.catalog.api.answers import PAGE_MAX
 from webadmin.lanes.catalog.api.browsers import check_json
 from webadmin.lanes.catalog.api.errors import NotServed, RequestRefused
-from webadmin.lanes.catalog.api.request_bodies import body_of, json_of, told_length
+from webadmin.lanes.catalog.api.request_bodies import body_of, declared_length, json_of
 from webadmin.lanes.catalog.models import Repository
 from webadmin.lanes.catalog.services.repositories import find_repository
 
@@ -27,7 +27,7 @@ QUERY_FIELDS_MAX = 50
 METADATA_ITEMS_MAX = 100
 METADATA_TEXT_MAX = 2_048
 FLAGS = {"true": True, "1": True, "false": False, "0": False}
-UNSAID = ("", "false", "0")
+FALSE_TEXTS = ("", "false", "0")
 _AMOUNT = re.compile(r"-?[0-9]{1,9}")
 
 
@@ -89,10 +89,10 @@ class Call:
 
     def flag(self, name: str, *, default: bool = False) -> bool:
         """Return a boolean value of the query."""
-        told = self.text(name)
-        if told and told.lower() not in FLAGS:
-            raise RequestRefused(f"{name} is true or false, not {told[:20]!r}")
-        return FLAGS[told.lower()] if told else default
+        text = self.text(name)
+        if text and text.lower() not in FLAGS:
+            raise RequestRefused(f"{name} is true or false, not {text[:20]!r}")
+        return FLAGS[text.lower()] if text else default
 
     def path(self, name: str = "path") -> bytes:
         """Return the key in the query. Raises InvalidEntryKey."""
@@ -102,22 +102,22 @@ class Call:
 
     def stretch(self) -> Stretch:
         """Return the requested range of a listing."""
-        told = self.text("amount") or str(AMOUNT)
-        if not _AMOUNT.fullmatch(told) or not -1 <= int(told) <= PAGE_MAX:
-            raise RequestRefused(f"amount is a number up to {PAGE_MAX}, not {told[:20]!r}")
-        amount = int(told) if int(told) > 0 else PAGE_MAX
+        amount_text = self.text("amount") or str(AMOUNT)
+        if not _AMOUNT.fullmatch(amount_text) or not -1 <= int(amount_text) <= PAGE_MAX:
+            raise RequestRefused(f"amount is a number up to {PAGE_MAX}, not {amount_text[:20]!r}")
+        amount = int(amount_text) if int(amount_text) > 0 else PAGE_MAX
         return Stretch(part_of_key("prefix", self.text("prefix")), part_of_key("after", self.text("after")), amount)
 
     def refuse(self, *names: str) -> None:
         """Refuse query parameters that lakeFS supports and this API does not."""
         for name in names:
-            if self.text(name).lower() not in UNSAID:
+            if self.text(name).lower() not in FALSE_TEXTS:
                 raise NotServed(f"{name} is not served here")
 
     @cached_property
     def body(self) -> Fields:
         """Return the fields of the JSON body; null fields count as missing."""
-        if told_length(self.request) == 0:
+        if declared_length(self.request) == 0:
             return Fields.of({}, "$")
         check_json(self.request)
         document = json_of(body_of(self.request))
@@ -142,10 +142,10 @@ def metadata_of(fields: Fields, name: str = "metadata") -> dict[str, str]:
     """Return the user metadata of a commit or object: names and texts."""
     if name not in fields.values:
         return {}
-    told = Fields.of(fields.values[name], f"{fields.path}.{name}")
-    if len(told.values) > METADATA_ITEMS_MAX:
+    metadata = Fields.of(fields.values[name], f"{fields.path}.{name}")
+    if len(metadata.values) > METADATA_ITEMS_MAX:
         raise fields.error(name, f"at most {METADATA_ITEMS_MAX} items are expected")
-    return {checked_name(each): told.text(each, METADATA_TEXT_MAX) for each in told.values}
+    return {checked_name(each): metadata.text(each, METADATA_TEXT_MAX) for each in metadata.values}
 
 
 def checked_name(name: str) -> str:

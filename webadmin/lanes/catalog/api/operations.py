@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webadmin.lanes.catalog.api.door import Operation
+from webadmin.lanes.catalog.api.operation_view import Operation
 from webadmin.lanes.catalog.api.resources import (
     branches,
     commits,

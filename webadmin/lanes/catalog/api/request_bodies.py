@@ -27,12 +27,12 @@ def body_of(request: HttpRequest) -> Readable:
     return stream
 
 
-def told_length(request: HttpRequest) -> int | None:
+def declared_length(request: HttpRequest) -> int | None:
     """Return the declared length of the body in bytes, None if it is chunked."""
     if "HTTP_TRANSFER_ENCODING" in request.META:
         return None
-    told = request.META.get("CONTENT_LENGTH") or "0"
-    return int(told) if told.isascii() and told.isdigit() else 0
+    header = request.META.get("CONTENT_LENGTH") or "0"
+    return int(header) if header.isascii() and header.isdigit() else 0
 
 
 def json_of(stream: Readable) -> Any:
@@ -45,6 +45,6 @@ def json_of(stream: Readable) -> Any:
 
 def check_whole(request: HttpRequest, read: int) -> None:
     """Raise RequestRefused if fewer bytes than declared were read: the client disconnected."""
-    told = told_length(request)
-    if told is not None and read < told:
-        raise RequestRefused(f"the body ends after {read} of {told} bytes")
+    length = declared_length(request)
+    if length is not None and read < length:
+        raise RequestRefused(f"the body ends after {read} of {length} bytes")

@@ -8,7 +8,7 @@ from collections import defaultdict
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from webadmin.lanes.catalog.api.door import Operation, door, nowhere
+from webadmin.lanes.catalog.api.operation_view import Operation, operation_view, unknown_path
 from webadmin.lanes.catalog.api.operations import OPERATIONS
 
 WITH_SLASHES = {"branch", "ref", "tag", "left", "right", "commit"}
@@ -39,6 +39,6 @@ def _by_path() -> dict[str, dict[str, Operation]]:
 
 
 urlpatterns = [
-    *(path(_pattern(template), door(operations)) for template, operations in _by_path().items()),
-    path("<anything:path>", nowhere),
+    *(path(_pattern(template), operation_view(operations)) for template, operations in _by_path().items()),
+    path("<anything:path>", unknown_path),
 ]

@@ -11,7 +11,7 @@ from webadmin.lanes.catalog.errors import BranchExists, BranchMissing, BranchRef
 from webadmin.lanes.catalog.models import Branch, Repository, Tag
 from webadmin.lanes.catalog.services.compaction.count_load import forget_load
 from webadmin.lanes.catalog.services.garbage.condemned_objects import count_link
-from webadmin.lanes.catalog.services.names import TOLD, check_branch_name
+from webadmin.lanes.catalog.services.names import NAME_SHOWN_MAX, check_branch_name
 from webadmin.lanes.catalog.services.pages import page_by_name
 from webadmin.lanes.catalog.services.records import drop_record, first_record
 from webadmin.lanes.catalog.services.refs import commit_at
@@ -28,7 +28,7 @@ def find_branch(repository: Repository, name: str) -> Branch:
 
 def missing(repository: Repository, name: str) -> str:
     """Return the error message for a missing branch."""
-    return f"{repository.name} has no branch {name[:TOLD]!r}"
+    return f"{repository.name} has no branch {name[:NAME_SHOWN_MAX]!r}"
 
 
 def list_branches(

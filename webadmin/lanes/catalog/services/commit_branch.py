@@ -46,7 +46,7 @@ def commit_branch(repository: Repository, branch_name: str, new: NewCommit, *, o
     for _ in range(TRIES):
         if record is None:
             raise BranchMissing(missing(repository, branch_name))
-        with open_build(repository, Why.COMMIT, branch_id=branch.pk, basis=base_version_of(record)) as build:
+        with open_build(repository, Why.COMMIT, branch_id=branch.pk, base_version=base_version_of(record)) as build:
             commit = _try_once(repository, record, build, new, order)
         if commit is not None:
             return commit
@@ -54,12 +54,12 @@ def commit_branch(repository: Repository, branch_name: str, new: NewCommit, *, o
     raise BranchBusy(f"others changed {branch_name} in each of {TRIES} tries; what was staged is staged still")
 
 
-def build_state(repository: Repository, basis: BaseVersion) -> Metarange:
+def build_state(repository: Repository, base_version: BaseVersion) -> Metarange:
     """Return the state of a base version, writing missing files; commits and compactions build the same state."""
-    base = metarange_of(repository, base_of(repository, basis))
-    if not basis.sealed:
+    base = metarange_of(repository, base_of(repository, base_version))
+    if not base_version.sealed:
         return base
-    with basis_layer(basis) as layer:
+    with basis_layer(base_version) as layer:
         return apply_layers(files_of(repository), base, [layer]).metarange if layer else base
 
 
@@ -67,10 +67,10 @@ def _try_once(
     repository: Repository, record: BranchRecord, build: Build, new: NewCommit, order: ActionContext
 ) -> Commit | None:
     """Return the commit, None if a concurrent change won."""
-    basis = base_version_of(record)
+    base_version = base_version_of(record)
     head = find_commit(repository, record.head)
     try:
-        made = build_state(repository, basis)
+        made = build_state(repository, base_version)
         is_same = not new.allow_empty and are_equal(
             reader_of(repository, head.metarange), reader_over(repository, made)
         )
@@ -79,21 +79,21 @@ def _try_once(
             raise
         return None
     if is_same:
-        if (basis.sealed or basis.snapshot) and not _clean(basis):
+        if (base_version.sealed or base_version.snapshot) and not _clean(base_version):
             return None
         raise NothingToCommit(f"nothing on the branch differs from commit {head}")
     commit = make_commit(repository, new, made.id, (head,))
     try:
-        moved = publish_new_commit(repository, basis, build, made, commit, order)
+        moved = publish_new_commit(repository, base_version, build, made, commit, order)
     except FilesCondemned:
         return None
     return commit if isinstance(moved, BranchUpdate) else None
 
 
-def _clean(basis: BaseVersion) -> bool:
+def _clean(base_version: BaseVersion) -> bool:
     """Drop layers without any effect on the head; return False if they are no longer those of the branch."""
 
     def decide(record: BranchRecord | None, token: str) -> BranchUpdate | Refusal:
-        return publish_snapshot(record, basis, "", equals_head=True)
+        return publish_snapshot(record, base_version, "", equals_head=True)
 
-    return isinstance(change_record(int(basis.uid), decide, why=Why.COMMIT), BranchUpdate)
+    return isinstance(change_record(int(base_version.uid), decide, why=Why.COMMIT), BranchUpdate)

@@ -52,7 +52,7 @@ def make_commit(repository: Repository, new: NewCommit, metarange: str, parents:
     """Return a commit that is not saved yet; its id is the hash of its content."""
     created_ms = clock_ms() if new.created_ms is None else new.created_ms
     parent_ids = [parent.commit_id for parent in parents]
-    told = [
+    pairs = [
         COMMIT_VERSION,
         parent_ids,
         new.committer,
@@ -61,7 +61,7 @@ def make_commit(repository: Repository, new: NewCommit, metarange: str, parents:
         metarange,
         created_ms,
     ]
-    commit_id = hashlib.sha256(json.dumps(told, ensure_ascii=True, separators=(",", ":")).encode()).hexdigest()
+    commit_id = hashlib.sha256(json.dumps(pairs, ensure_ascii=True, separators=(",", ":")).encode()).hexdigest()
     return Commit(
         repository=repository,
         commit_id=commit_id,

@@ -25,7 +25,7 @@ from webadmin.lanes.catalog.services.commits import NewCommit
 from webadmin.lanes.catalog.services.move_heads import import_entries
 
 SOURCES_MAX = 1000
-TOLD_EVERY = 1000
+PROGRESS_EVERY = 1000
 """Number of objects between two calls of ``progress``, which may stop the import."""
 
 
@@ -165,7 +165,7 @@ def _counted(rows: Iterable[Row], progress: Callable[[int], None]) -> Iterator[R
     for row in rows:
         yield row
         count += 1
-        if count % TOLD_EVERY == 0:
+        if count % PROGRESS_EVERY == 0:
             progress(count)
     progress(count)
 

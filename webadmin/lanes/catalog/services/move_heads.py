@@ -111,15 +111,15 @@ def cherry_pick(
     """
     picked = commit_at(repository, ref)
     parent = _parent_state(repository, picked, parent_number)
-    said = new or NewCommit(committer=order.actor, message=picked.message, metadata=picked.metadata)
+    commit = new or NewCommit(committer=order.actor, message=picked.message, metadata=picked.metadata)
 
     def make(head: Commit) -> Made:
         state = cherry_pick_state(
             reader_of(repository, head.metarange), reader_of(repository, picked.metarange), parent
         )
-        return _changed(state, head, said, f"picking {picked}"), (head,)
+        return _changed(state, head, commit, f"picking {picked}"), (head,)
 
-    return _move(repository, branch_name, said, make, action="cherry_pick", order=order)
+    return _move(repository, branch_name, commit, make, action="cherry_pick", order=order)
 
 
 def import_entries(
@@ -158,8 +158,8 @@ def hard_reset(
     branch = find_branch(repository, branch_name)
 
     def audit(before: BranchRecord, after: BranchRecord) -> None:
-        told = {"branch": branch_name, "before": before.head, "after": after.head, "why": order.why}
-        record_audit(actor=order.actor, action="catalog_hard_reset", target=str(repository), detail=told)
+        entry = {"branch": branch_name, "before": before.head, "after": after.head, "why": order.why}
+        record_audit(actor=order.actor, action="catalog_hard_reset", target=str(repository), detail=entry)
         count_link(repository.pk)
         forget_load(branch.pk)
 
@@ -167,11 +167,11 @@ def hard_reset(
         record = read_record(branch.pk) if force else _sealed_clean(repository, branch.pk, branch_name)
         if record is None:
             raise BranchMissing(missing(repository, branch_name))
-        basis = base_version_of(record)
+        base_version = base_version_of(record)
 
         def decide(found: BranchRecord | None, token: str) -> BranchUpdate | Refusal:
             if found is None or not force:
-                return move_head(found, basis, commit.commit_id, is_clean=True)  # noqa: B023  (called at once)
+                return move_head(found, base_version, commit.commit_id, is_clean=True)  # noqa: B023  (called at once)
             dropped = reset(found, token)
             return BranchUpdate(dropped.branch.next_version(head=commit.commit_id), dropped.retired)
 
@@ -194,8 +194,8 @@ def _move(
     branch = find_branch(repository, branch_name)
     for _ in range(TRIES):
         record = _sealed_clean(repository, branch.pk, branch_name)
-        basis = base_version_of(record)
-        with open_build(repository, Why.MERGE, branch_id=branch.pk, basis=basis) as build:
+        base_version = base_version_of(record)
+        with open_build(repository, Why.MERGE, branch_id=branch.pk, base_version=base_version) as build:
             try:
                 state, parents = make(find_commit(repository, record.head))
             except ObjectNotFound:
@@ -204,7 +204,7 @@ def _move(
                 continue
             commit = make_commit(repository, new, state.id, parents)
             try:
-                moved = publish_moved_head(repository, basis, build, state, commit, order, action=action)
+                moved = publish_moved_head(repository, base_version, build, state, commit, order, action=action)
             except FilesCondemned:
                 continue
         if isinstance(moved, BranchUpdate):
@@ -217,10 +217,10 @@ def _sealed_clean(repository: Repository, branch_id: int, branch_name: str) -> B
     record = read_record(branch_id)
     # Check before sealing, so that repeated refusals do not accumulate sealed tokens.
     if record is not None and is_clean(repository, record):
-        looked_at = record.generation
+        read_generation = record.generation
         record = seal_branch(branch_id, why=Why.MERGE)
         if record is not None and (
-            record.generation == looked_at or is_clean(repository, record, tokens=record.sealed)
+            record.generation == read_generation or is_clean(repository, record, tokens=record.sealed)
         ):
             return record
     if record is None:

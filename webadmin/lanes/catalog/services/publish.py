@@ -31,33 +31,38 @@ def files_in(metarange: Metarange) -> set[str]:
 
 
 def publish_compaction(
-    basis: BaseVersion, build: Build, metarange: Metarange, *, equals_head: bool
+    base_version: BaseVersion, build: Build, metarange: Metarange, *, equals_head: bool
 ) -> BranchUpdate | Refusal:
     """Publish a compacted state to its branch. Raises FilesCondemned."""
 
     def decide(record: BranchRecord | None, token: str) -> BranchUpdate | Refusal:
-        return publish_snapshot(record, basis, metarange.id, equals_head=equals_head)
+        return publish_snapshot(record, base_version, metarange.id, equals_head=equals_head)
 
-    return _publish(basis, build, files_in(metarange), decide, Why.COMPACTION)
+    return _publish(base_version, build, files_in(metarange), decide, Why.COMPACTION)
 
 
 def publish_new_commit(
-    repository: Repository, basis: BaseVersion, build: Build, metarange: Metarange, commit: Commit, order: ActionContext
+    repository: Repository,
+    base_version: BaseVersion,
+    build: Build,
+    metarange: Metarange,
+    commit: Commit,
+    order: ActionContext,
 ) -> BranchUpdate | Refusal:
     """Make a commit of all rows of the base version the head of its branch. Raises FilesCondemned."""
 
     def decide(record: BranchRecord | None, token: str) -> BranchUpdate | Refusal:
-        return publish_commit(record, basis, commit.commit_id)
+        return publish_commit(record, base_version, commit.commit_id)
 
     def then() -> None:
         _keep(repository, commit, order, "commit")
 
-    return _publish(basis, build, files_in(metarange), decide, Why.COMMIT, then)
+    return _publish(base_version, build, files_in(metarange), decide, Why.COMMIT, then)
 
 
 def publish_moved_head(
     repository: Repository,
-    basis: BaseVersion,
+    base_version: BaseVersion,
     build: Build,
     metarange: Metarange,
     commit: Commit,
@@ -71,17 +76,17 @@ def publish_moved_head(
     """
 
     def decide(record: BranchRecord | None, token: str) -> BranchUpdate | Refusal:
-        return move_head(record, basis, commit.commit_id, is_clean=True)
+        return move_head(record, base_version, commit.commit_id, is_clean=True)
 
     def then() -> None:
         count_link(repository.pk)
         _keep(repository, commit, order, action)
 
-    return _publish(basis, build, files_in(metarange), decide, Why.MERGE, then)
+    return _publish(base_version, build, files_in(metarange), decide, Why.MERGE, then)
 
 
 def _publish(
-    basis: BaseVersion,
+    base_version: BaseVersion,
     build: Build,
     needed: Iterable[str],
     decide: Callable[[BranchRecord | None, str], BranchUpdate | Refusal],
@@ -98,7 +103,7 @@ def _publish(
         also()
         forget_load(int(before.uid))
 
-    return change_record(int(basis.uid), decide_here, why=why, then=then)
+    return change_record(int(base_version.uid), decide_here, why=why, then=then)
 
 
 def _keep(repository: Repository, commit: Commit, order: ActionContext, action: str) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from engine.formats.ranges.model import Entry, IntervalTombstone, check_key
 from engine.lanes.catalog.overlay import LayerInterval, LayerRow, Overlay
 from engine.lanes.catalog.view import Page, View
-from webadmin.base.database.dialect import ask, one_snapshot
+from webadmin.base.database.dialect import execute_deferred, one_snapshot
 from webadmin.lanes.catalog.errors import BranchMissing, EntryMissing
 from webadmin.lanes.catalog.models import Repository
 from webadmin.lanes.catalog.places import reader_of
@@ -83,15 +83,15 @@ def list_entries(
     """Return a page of entries and, with a delimiter, of common prefixes. Raises RefMissing, RefRefused, BadObject."""
     checked_amount(amount)
     resolved = resolve(repository, ref)
-    asked = {"prefix": prefix, "after": after, "delimiter": delimiter}
+    listing = {"prefix": prefix, "after": after, "delimiter": delimiter}
     if resolved.branch is None:
         reader = reader_of(repository, resolved.commit.metarange)
-        return View(reader).list_page(**asked, amount=amount)
+        return View(reader).list_page(**listing, amount=amount)
     with one_snapshot():
         record = record_named(repository.pk, resolved.branch.name)
         if record is None:
             raise BranchMissing(missing(repository, resolved.branch.name))
-        page = view_of(repository, record).list_page(**asked, amount=amount)
+        page = view_of(repository, record).list_page(**listing, amount=amount)
     note_listing(int(record.uid), page)
     return page
 
@@ -99,7 +99,7 @@ def list_entries(
 def rows_of_key(repository: Repository, branch_name: str, key: bytes) -> KeyRows | None:
     """Return the staged rows of a key on a branch, None if there is no such branch; one statement."""
     named = (repository.pk, branch_name)
-    found = ask(_POINT, [key, *named, *named, key, key])()
+    found = execute_deferred(_POINT, [key, *named, *named, key, key])()
     if not found:
         return None
     rows, covering = [], []

@@ -12,7 +12,7 @@ from typing import Any
 from django.db import transaction
 
 from engine.lanes.catalog.plan.branch import BranchRecord, BranchUpdate, Refusal, seal
-from webadmin.base.database.dialect import ask, clock_ms, locked, reserve_ids
+from webadmin.base.database.dialect import clock_ms, execute_deferred, locked, reserve_ids
 from webadmin.lanes.catalog.models import Branch, BranchToken, StagedEntry
 from webadmin.lanes.catalog.states import TokenState, Why
 
@@ -30,12 +30,12 @@ Decide = Callable[[BranchRecord | None, str], BranchUpdate | BranchRecord | Refu
 
 def read_record(branch_id: int) -> BranchRecord | None:
     """Return the record of a branch, None if it is deleted; one statement."""
-    return _record(ask(_BY_ID, [branch_id])())
+    return _record(execute_deferred(_BY_ID, [branch_id])())
 
 
 def record_named(repository_id: int, name: str) -> BranchRecord | None:
     """Return the record of a branch by its name, None if there is none; one statement."""
-    return _record(ask(_BY_NAME, [repository_id, name])())
+    return _record(execute_deferred(_BY_NAME, [repository_id, name])())
 
 
 def change_record(
@@ -131,11 +131,11 @@ def _put_in_order(branch_id: int, tokens: Sequence[str], why: Why, at_ms: int) -
         wanted = TokenState.STAGING if number == 0 else TokenState.SEALED
         if position <= below or state != wanted:
             below = max(below + 1, position)
-            told: dict[str, Any] = {"position": below, "state": wanted, "retired_ms": None}
+            values: dict[str, Any] = {"position": below, "state": wanted, "retired_ms": None}
             if wanted == TokenState.SEALED and state != wanted:
-                told |= {"sealed_ms": at_ms, "reason": why}
-            made = told | {"repository_id": repository_id, "branch_id": branch_id, "created_ms": at_ms}
-            BranchToken.objects.update_or_create(pk=int(token), defaults=told, create_defaults=made)
+                values |= {"sealed_ms": at_ms, "reason": why}
+            made = values | {"repository_id": repository_id, "branch_id": branch_id, "created_ms": at_ms}
+            BranchToken.objects.update_or_create(pk=int(token), defaults=values, create_defaults=made)
         else:
             below = position
 

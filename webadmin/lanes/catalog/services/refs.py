@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from webadmin.lanes.catalog.errors import RefMissing, RefRefused
 from webadmin.lanes.catalog.models import Branch, Commit, Repository, Tag
 from webadmin.lanes.catalog.services.commits import find_commit, walk_back
-from webadmin.lanes.catalog.services.names import TOLD
+from webadmin.lanes.catalog.services.names import NAME_SHOWN_MAX
 
 _REF = re.compile(r"([^~^@]+)(@?)((?:[~^]\d*)*)")
 _STEP = re.compile(r"([~^])(\d*)")
@@ -33,7 +33,7 @@ def resolve(repository: Repository, ref: str) -> Resolved:
     """Resolve a reference. Raises RefRefused, RefMissing."""
     parts = _REF.fullmatch(ref) if len(ref) <= REF_MAX and ref.isprintable() else None
     if parts is None:
-        raise RefRefused(f"{ref[:TOLD]!r} is no reference: a branch, tag or commit, then steps like ~2 or ^")
+        raise RefRefused(f"{ref[:NAME_SHOWN_MAX]!r} is no reference: a branch, tag or commit, then steps like ~2 or ^")
     name, at, steps = parts.groups()
     found = _named(repository, name, ref)
     if at or steps:
@@ -63,7 +63,7 @@ def _named(repository: Repository, name: str, ref: str) -> Resolved:
             raise RefRefused(f"{name!r} is the beginning of several commits")
         if found:
             return Resolved(found[0])
-    raise RefMissing(f"{repository.name} has no branch, tag or commit {ref[:TOLD]!r}")
+    raise RefMissing(f"{repository.name} has no branch, tag or commit {ref[:NAME_SHOWN_MAX]!r}")
 
 
 def _step(repository: Repository, commit: Commit, kind: str, count: int, ref: str) -> Commit:
@@ -71,11 +71,11 @@ def _step(repository: Repository, commit: Commit, kind: str, count: int, ref: st
         if count == 0:
             return commit
         if count > len(commit.parents):
-            raise RefMissing(f"{ref[:TOLD]!r}: {commit} has {len(commit.parents)} parents")
+            raise RefMissing(f"{ref[:NAME_SHOWN_MAX]!r}: {commit} has {len(commit.parents)} parents")
         return find_commit(repository, commit.parents[count - 1])
     if count > STEPS_MAX:
-        raise RefRefused(f"{ref[:TOLD]!r} goes back {count} commits; {STEPS_MAX} are allowed")
+        raise RefRefused(f"{ref[:NAME_SHOWN_MAX]!r} goes back {count} commits; {STEPS_MAX} are allowed")
     for number, found in enumerate(walk_back(repository, commit, is_first_parent=True)):
         if number == count:
             return found
-    raise RefMissing(f"{ref[:TOLD]!r} goes back behind the first commit")
+    raise RefMissing(f"{ref[:NAME_SHOWN_MAX]!r} goes back behind the first commit")

@@ -17,7 +17,12 @@ from webadmin.lanes.catalog.errors import NameRefused, RepositoryExists, Reposit
 from webadmin.lanes.catalog.models import Branch, Repository
 from webadmin.lanes.catalog.places import files_of
 from webadmin.lanes.catalog.services.commits import NewCommit, keep_commit, make_commit
-from webadmin.lanes.catalog.services.names import TOLD, check_branch_name, check_namespace, check_repository_name
+from webadmin.lanes.catalog.services.names import (
+    NAME_SHOWN_MAX,
+    check_branch_name,
+    check_namespace,
+    check_repository_name,
+)
 from webadmin.lanes.catalog.services.pages import page_by_name
 from webadmin.lanes.catalog.services.records import first_record
 from webadmin.lanes.catalog.states import RepositoryState
@@ -40,7 +45,7 @@ def find_repository(tenant: str, name: str) -> Repository:
     """Return a tenant's repository. Raises RepositoryMissing, also for one of another tenant."""
     found = Repository.objects.filter(tenant=tenant, name=name, state=RepositoryState.ACTIVE).first()
     if found is None:
-        raise RepositoryMissing(f"{tenant} has no repository {name[:TOLD]!r}")
+        raise RepositoryMissing(f"{tenant} has no repository {name[:NAME_SHOWN_MAX]!r}")
     return found
 
 

@@ -66,7 +66,7 @@ def reset_prefix(repository: Repository, branch_name: str, prefix: bytes, *, ord
             raise BranchMissing(missing(repository, branch_name))
         with open_build(repository, Why.RESET, branch_id=branch.pk) as build:
             token = _write_undoing(repository, record, prefix, build)
-            if token is not None and _lay_over(
+            if token is not None and _add_overlay(
                 record, token, build, lambda: _audit(repository, branch_name, prefix, order)
             ):
                 return
@@ -93,12 +93,12 @@ def reset_key(repository: Repository, branch_name: str, key: bytes) -> None:
     raise BranchBusy(f"others changed {branch_name} in each of {TRIES} tries")
 
 
-def _lay_over(record: BranchRecord, token: int, build: Build, audit: Callable[[], None]) -> bool:
+def _add_overlay(record: BranchRecord, token: int, build: Build, audit: Callable[[], None]) -> bool:
     """Put a token above the sealed ones, if these are still those that were read and all its rows exist."""
-    basis = base_version_of(record)
+    base_version = base_version_of(record)
 
     def decide(found: BranchRecord | None, _: str) -> BranchUpdate | Refusal:
-        return insert_token(found, basis, str(token))
+        return insert_token(found, base_version, str(token))
 
     def then(before: BranchRecord, after: BranchRecord) -> None:
         check_open(build)
@@ -142,12 +142,12 @@ def _hidden_token(repository: Repository, branch_id: int, build: Build, at_ms: i
             created_ms=at_ms,
             retired_ms=at_ms,
         )
-        Build.objects.filter(pk=build.pk).update(basis={"sealed": [str(made.pk)]})
+        Build.objects.filter(pk=build.pk).update(base_version={"sealed": [str(made.pk)]})
     return made.pk
 
 
 def _audit(repository: Repository, branch_name: str, prefix: bytes | None, order: ActionContext) -> None:
-    told = {"branch": branch_name, "why": order.why}
+    entry = {"branch": branch_name, "why": order.why}
     if prefix is not None:
-        told["prefix"] = prefix.decode("utf-8", "backslashreplace")
-    record_audit(actor=order.actor, action="catalog_reset", target=str(repository), detail=told)
+        entry["prefix"] = prefix.decode("utf-8", "backslashreplace")
+    record_audit(actor=order.actor, action="catalog_reset", target=str(repository), detail=entry)

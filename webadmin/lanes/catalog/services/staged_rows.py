@@ -17,7 +17,7 @@ from engine.lanes.catalog.overlay import LayerInterval, LayerRow, Overlay
 from engine.lanes.catalog.plan.branch import BaseVersion, BranchRecord
 from engine.lanes.catalog.runs import Layer, spooled_run
 from engine.lanes.catalog.view import View
-from webadmin.base.database.dialect import among, ask_rows, one_snapshot, read_rows
+from webadmin.base.database.dialect import among, one_snapshot, read_rows, request_rows
 from webadmin.lanes.catalog.models import Commit, Repository, StagedEntry, StagedInterval
 from webadmin.lanes.catalog.places import reader_of
 
@@ -79,8 +79,8 @@ class DatabaseRows:
         until, ends = ("AND key < %s ", [end]) if end is not None else ("", [])
         rest = f"WHERE branch_id = %s AND (key, token_id) > (%s, %s) {until}ORDER BY key, token_id LIMIT %s"
         while True:
-            asked = ask_rows(StagedEntry, _COLUMNS, rest, [self._branch_id, *after, *ends, amount])
-            rows = asked()
+            fetch = request_rows(StagedEntry, _COLUMNS, rest, [self._branch_id, *after, *ends, amount])
+            rows = fetch()
             yield from rows
             if len(rows) < amount:
                 return
@@ -98,9 +98,9 @@ def metarange_of_commit(repository: Repository, commit_id: str) -> str:
     return found.values_list("metarange", flat=True).get()
 
 
-def base_of(repository: Repository, basis: BaseVersion | BranchRecord) -> str:
+def base_of(repository: Repository, base_version: BaseVersion | BranchRecord) -> str:
     """Return the metarange below the staged rows: the snapshot, or that of the head."""
-    return basis.snapshot or metarange_of_commit(repository, basis.head)
+    return base_version.snapshot or metarange_of_commit(repository, base_version.head)
 
 
 def view_of(repository: Repository, record: BranchRecord) -> View:
@@ -109,13 +109,13 @@ def view_of(repository: Repository, record: BranchRecord) -> View:
 
 
 @contextmanager
-def basis_layer(basis: BaseVersion) -> Iterator[Layer | None]:
+def basis_layer(base_version: BaseVersion) -> Iterator[Layer | None]:
     """Yield the sealed rows of a base version as one layer, spooled to disk above a limit; None if there are none.
 
     Commits and compactions build from it, so both create the same files.
     """
     with ExitStack() as stack:
         with one_snapshot():
-            overlay = Overlay(DatabaseRows(int(basis.uid), basis.sealed))
-            run = stack.enter_context(spooled_run(overlay.scan(), name=f"staged rows of branch {basis.uid}"))
+            overlay = Overlay(DatabaseRows(int(base_version.uid), base_version.sealed))
+            run = stack.enter_context(spooled_run(overlay.scan(), name=f"staged rows of branch {base_version.uid}"))
         yield Layer(run, overlay.covered) if run.info.rows or overlay.covered else None

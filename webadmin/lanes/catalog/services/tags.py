@@ -10,7 +10,7 @@ from webadmin.base.database.dialect import clock_ms
 from webadmin.lanes.catalog.errors import TagExists, TagMissing
 from webadmin.lanes.catalog.models import Repository, Tag
 from webadmin.lanes.catalog.services.garbage.condemned_objects import count_link
-from webadmin.lanes.catalog.services.names import TOLD, check_tag_name
+from webadmin.lanes.catalog.services.names import NAME_SHOWN_MAX, check_tag_name
 from webadmin.lanes.catalog.services.pages import page_by_name
 from webadmin.lanes.catalog.services.refs import commit_at
 from webadmin.lanes.catalog.services.repositories import check_writable
@@ -20,7 +20,7 @@ def find_tag(repository: Repository, name: str) -> Tag:
     """Return a tag. Raises TagMissing."""
     found = Tag.objects.filter(repository=repository, name=name).first()
     if found is None:
-        raise TagMissing(f"{repository.name} has no tag {name[:TOLD]!r}")
+        raise TagMissing(f"{repository.name} has no tag {name[:NAME_SHOWN_MAX]!r}")
     return found
 
 

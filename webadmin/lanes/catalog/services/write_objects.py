@@ -21,7 +21,7 @@ from engine.lanes.catalog.view import View
 from webadmin.base.access.services import record_audit
 from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
-from webadmin.base.database.dialect import clock_ms, quick_cursor
+from webadmin.base.database.dialect import clock_ms, prepared_cursor
 from webadmin.base.database.upserts import insert_new_row_if, put_rows
 from webadmin.lanes.catalog.errors import BranchBusy, BranchMissing, PreconditionFailed, TooManyKeys
 from webadmin.lanes.catalog.models import Repository, StagedEntry, StagedInterval
@@ -95,7 +95,7 @@ def put_entry(
     _check_entries(repository, branch_name, [entry])
     for _ in range(TRIES):
         written.count += 1
-        with quick_cursor() as cursor:
+        with prepared_cursor() as cursor:
             at: list[Any] = [key, entry.identity, entry.payload, repository.pk, branch_name]
             cursor.execute(_PUT.format(now=dialect.clock_column()), at)
             rows = cursor.fetchall()
@@ -186,8 +186,8 @@ def delete_prefix(repository: Repository, branch_name: str, prefix: bytes, *, or
         StagedInterval.objects.create(
             branch_id=branch.pk, token_id=int(before.staging), start=prefix, end=prefix_end(prefix)
         )
-        told = {"branch": branch_name, "prefix": prefix.decode("utf-8", "backslashreplace"), "why": order.why}
-        record_audit(actor=order.actor, action="catalog_delete_prefix", target=str(repository), detail=told)
+        entry = {"branch": branch_name, "prefix": prefix.decode("utf-8", "backslashreplace"), "why": order.why}
+        record_audit(actor=order.actor, action="catalog_delete_prefix", target=str(repository), detail=entry)
 
     if change_record(branch.pk, decide, why=Why.INTERVAL, then=then) is Refusal.GONE:
         raise BranchMissing(missing(repository, branch_name))
@@ -304,7 +304,7 @@ class _OwnRow:
         if self.replaced is not None:
             return False
         own: list[Any] = [self.branch_id, self.key, int(self.token), self.generation]
-        with quick_cursor() as cursor:
+        with prepared_cursor() as cursor:
             cursor.execute(_TAKE_BACK.format(lock=dialect.share_lock()), [*own, self.branch_id, int(self.token)])
             return bool(cursor.rowcount)
 

@@ -18,7 +18,7 @@ from webadmin.base.actions.fields import Switch, Texts
 from webadmin.lanes.profiles.letter_models import LETTER_KEY_MAX
 from webadmin.lanes.profiles.models import DeadLetter, LetterState
 from webadmin.lanes.profiles.services.quarantine_blocks import release
-from webadmin.lanes.profiles.services.recover_letters import foresee_named
+from webadmin.lanes.profiles.services.recover_letters import forecast_named
 from webadmin.lanes.profiles.services.settle_letters import discard_letter, retry_letters
 from webadmin.schedule.register import NAMES_MAX
 
@@ -49,7 +49,7 @@ def _retry(values: Values, order: ActionContext) -> dict[str, Any]:
         return _settled("retry_letters", order, (), {})
     store = open_store(settings.OBJECT_STORE_URL)
     if order.is_dry_run:
-        return _settled("retry_letters", order, keys, dict(foresee_named(store=store, keys=keys).kept))
+        return _settled("retry_letters", order, keys, dict(forecast_named(store=store, keys=keys).kept))
     retry_letters(keys=keys, store=store, actor=order.actor)
     waiting = DeadLetter.objects.filter(key__in=keys, state=LetterState.WAITING)
     return _settled("retry_letters", order, keys, dict(waiting.values_list("key", "reason")))

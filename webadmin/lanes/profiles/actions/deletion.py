@@ -22,7 +22,7 @@ from webadmin.lanes.profiles.services.delete_requests import (
     DeletionTarget,
     request_deletion,
 )
-from webadmin.lanes.profiles.services.retain import EVERYBODY, RetentionReport, apply_retention, retention_policy
+from webadmin.lanes.profiles.services.retain import ALL_TENANTS, RetentionReport, apply_retention, retention_policy
 from webadmin.lanes.profiles.services.retention_rules import RuleOutcome, lift_hold, place_hold, set_retention
 
 
@@ -71,7 +71,7 @@ def _effect(rule: RuleOutcome) -> list[str]:
     """Return what the next run of retention would drop under the present and the changed rules."""
     now = retention_policy()
     tenants = {tenant: keep_ms for tenant, keep_ms in now.tenants.items() if tenant != rule.tenant}
-    if rule.tenant == EVERYBODY:
+    if rule.tenant == ALL_TENANTS:
         default_ms = type(now)().default_ms if rule.after is None else rule.after * DAY_MS
         then = replace(now, default_ms=default_ms)
     else:

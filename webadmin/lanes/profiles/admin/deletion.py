@@ -81,7 +81,7 @@ class RetentionRuleAdmin(ActionAdmin):
         return show.note(row.actor, f"{show.moment_text(show.epoch_ms(row.at))} UTC")
 
 
-class LastsFilter(admin.SimpleListFilter):
+class ActiveFilter(admin.SimpleListFilter):
     """Filter of holds: in force or ended."""
 
     title = parameter_name = "now"
@@ -100,7 +100,7 @@ class LegalHoldAdmin(ActionAdmin):
     """Legal holds: tenants whose data is not removed."""
 
     list_display = ("tenant", "state", "since", "who", "why")
-    list_filter = (LastsFilter, TenantNameFilter)
+    list_filter = (ActiveFilter, TenantNameFilter)
     shortcuts = (("Lasting", "now=lasts"), ("Over", "now=over"))
     about = "While a hold lasts, nothing of its tenant is removed, neither by retention nor by request."
     empty_list = "No holds: retention and delete requests apply to everybody."
@@ -205,7 +205,7 @@ class DeleteRequestAdmin(ActionAdmin):
                     ("Tenant", show.row_link(row.tenant)),
                     ("Service", row.service or "every service"),
                     ("Series", show.code(row.selector) if row.selector else "all of them"),
-                    ("Time of the data", page.time_words(row)),
+                    ("Time of the data", page.query_times(row)),
                     ("Accepted before command", show.command_link(row.command_index)),
                     ("Asked", show.age(row.requested_at_ms, row.now_ms, clock=show.COMMAND_TIME)),
                     ("By", row.actor),
@@ -238,7 +238,7 @@ class DeleteRequestAdmin(ActionAdmin):
 
     @display(description="Data of")
     def what(self, row: DeleteRequest) -> SafeString:
-        return show.note(row.tenant.name, page.what_words(row))
+        return show.note(row.tenant.name, page.predicate_text(row))
 
     @display(description="State")
     def state_cell(self, row: WithAnnotations[DeleteRequest, NowColumns]) -> SafeString:

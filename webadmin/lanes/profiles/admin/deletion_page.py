@@ -59,13 +59,13 @@ def deadline(request: DeleteRequest, now_ms: int) -> SafeString | str:
     return show.hint(words, moment)
 
 
-def what_words(request: DeleteRequest) -> str:
+def predicate_text(request: DeleteRequest) -> str:
     """Return the predicate of a request on one line."""
-    parts = [request.service or "every service", request.selector, time_words(request)]
+    parts = [request.service or "every service", request.selector, query_times(request)]
     return ", ".join(part for part in parts if part)
 
 
-def time_words(request: DeleteRequest) -> str:
+def query_times(request: DeleteRequest) -> str:
     """Return the time range of a request's data."""
     if request.from_ms is None and request.until_ms is None:
         return "of all times"
@@ -126,7 +126,7 @@ def certificate_words(certificate: DeletionCertificate, request: DeleteRequest) 
     """Return the content of a certificate as a sentence."""
     return (
         f"At command {certificate.command_index} no object that the index knows held data of tenant {request.tenant} "
-        f"({what_words(request)}) accepted before command {request.command_index}."
+        f"({predicate_text(request)}) accepted before command {request.command_index}."
     )
 
 

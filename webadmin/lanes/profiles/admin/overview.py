@@ -12,7 +12,7 @@ from webadmin.adminkit.overview import LaneOverview, Tile
 from webadmin.adminkit.sections import Notice, Table
 from webadmin.base.access.confinement import confined_tenants
 from webadmin.base.database import dialect
-from webadmin.lanes.profiles.admin import queue_words
+from webadmin.lanes.profiles.admin import queue_labels
 from webadmin.lanes.profiles.deletion_queries import late_requests
 from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block, DeadLetter, DeleteRequest, LineageMark, Tombstone
@@ -25,7 +25,7 @@ from webadmin.lanes.profiles.operator_queries import (
     next_queues,
 )
 from webadmin.lanes.profiles.quarantine_models import Quarantine
-from webadmin.lanes.profiles.services.count_happenings import RECOVERED, last_counted_ms
+from webadmin.lanes.profiles.services.event_totals import RECOVERED, last_counted_ms
 from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.admin import job_page
 
@@ -173,11 +173,11 @@ def _first_queues(now_ms: int) -> Table:
                 queue.shard,
                 queue.level,
                 show.age(queue.oldest_arrival_ms, now_ms, clock=show.COMMAND_TIME),
-                queue_words.ready_badge(fill),
-                queue_words.ready_reason(fill),
+                queue_labels.ready_badge(fill),
+                queue_labels.ready_reason(fill),
             )
             for queue in next_queues(now_ms)
-            for fill in [queue_words.QueueFill.from_row(queue)]
+            for fill in [queue_labels.QueueFill.from_row(queue)]
         ],
         empty="Nothing waits.",
     )

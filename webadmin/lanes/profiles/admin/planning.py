@@ -19,7 +19,7 @@ from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Section, Table
 from webadmin.base.access.queries import audit_of
 from webadmin.lanes.profiles.actions.policies import POLICY_ACTIONS, number_words
-from webadmin.lanes.profiles.admin import block_page, queue_words
+from webadmin.lanes.profiles.admin import block_page, queue_labels
 from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
 from webadmin.lanes.profiles.operator_queries import queues_for_list
 from webadmin.schedule.admin import job_page
@@ -89,11 +89,11 @@ class LevelQueueAdmin(ReadOnlyAdmin):
 
     @display(description="Ready")
     def ready(self, row: LevelQueue) -> SafeString | str:
-        return queue_words.ready_badge(queue_words.QueueFill.from_row(row))
+        return queue_labels.ready_badge(queue_labels.QueueFill.from_row(row))
 
     @display(description="Why")
     def why(self, row: LevelQueue) -> str:
-        return queue_words.ready_reason(queue_words.QueueFill.from_row(row))
+        return queue_labels.ready_reason(queue_labels.QueueFill.from_row(row))
 
     @display(description="Tenant")
     def tenant_cell(self, row: LevelQueue) -> str:
@@ -127,7 +127,7 @@ class OwnerFilter(admin.SimpleListFilter):
 class LevelPolicyAdmin(ActionAdmin):
     """Level policies: when the blocks of a level are merged."""
 
-    list_display = ("place", "tenant_cell", "blocks_max", "age", "spread", "size", "result_size", "remnants")
+    list_display = ("place", "tenant_cell", "blocks_max", "age", "spread", "size", "result_size", "partial_batches")
     list_filter = (OwnerFilter, LevelFilter, TenantNameFilter)
     shortcuts = (("Everybody's", "whose=everybody"), ("Tenants' own", "whose=own"))
     about = (
@@ -153,7 +153,7 @@ class LevelPolicyAdmin(ActionAdmin):
                     ("Creation times of a job's blocks lie within", self.spread(row)),
                     ("Source bytes of a job at most", self.size(row)),
                     ("Bytes of a result block at most", self.result_size(row)),
-                    ("Remnants of several shards together", self.remnants(row)),
+                    ("Partial batches of several shards together", self.partial_batches(row)),
                     ("Queues of the level", show.link(show.list_address(LevelQueue, **waiting), "show")),
                 ],
             ),
@@ -201,12 +201,12 @@ class LevelPolicyAdmin(ActionAdmin):
     def result_size(self, row: LevelPolicy) -> str:
         return show.size_text(row.result_bytes_max) if row.result_bytes_max else "any"
 
-    @display(description="Remnants")
-    def remnants(self, row: LevelPolicy) -> str:
-        if not row.remnant_bytes:
+    @display(description="Partial batches")
+    def partial_batches(self, row: LevelPolicy) -> str:
+        if not row.partial_batch_bytes:
             return "stay in their shard"
-        after = show.duration_text(row.remnant_age_seconds * 1000)
-        return f"below {show.size_text(row.remnant_bytes)} after {after}"
+        after = show.duration_text(row.partial_batch_age_seconds * 1000)
+        return f"below {show.size_text(row.partial_batch_bytes)} after {after}"
 
 
 def change_words(before: object, after: object) -> str:

@@ -97,7 +97,7 @@ class TombstoneAdmin(ReadOnlyAdmin):
         return ()
 
     def sections(self, row: WithAnnotations[Tombstone, NowColumns]) -> Sequence[Section]:
-        asked = show.age(row.dispatched_at_ms, row.now_ms, clock=show.COMMAND_TIME)
+        dispatched = show.age(row.dispatched_at_ms, row.now_ms, clock=show.COMMAND_TIME)
         retries = row.deleted_at_ms is None and row.last_error
         return [
             Facts(
@@ -117,7 +117,7 @@ class TombstoneAdmin(ReadOnlyAdmin):
                 rows=[
                     ("State", self.deletion(row)),
                     ("May go from", f"{show.moment_text(row.eligible_at_ms)} command time"),
-                    ("Store asked", asked if row.dispatched_at_ms else "not yet"),
+                    ("Store asked", dispatched if row.dispatched_at_ms else "not yet"),
                     ("Attempts", row.attempts),
                     ("Last error", row.last_error or show.NOTHING),
                     (

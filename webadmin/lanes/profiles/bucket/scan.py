@@ -59,9 +59,9 @@ def _check_against_path(key: str, meta: BlockMeta) -> None:
         named = parse_block_key(key)
     except BadBlockName:
         return  # foreign layout
-    told = (meta.shard, meta.tenant, meta.compaction_level == 0)
-    if told != (named.shard, named.tenant, named.is_segment):
-        reason = f"the key says shard {named.shard}, tenant {named.tenant!r}; the metadata shard {told[0]}, {told[1]!r}"
+    in_metadata = (meta.shard, meta.tenant, meta.compaction_level == 0)
+    if in_metadata != (named.shard, named.tenant, named.is_segment):
+        reason = f"the key says shard {named.shard}, tenant {named.tenant!r}; metadata: {in_metadata[:2]}"
         raise BadObject("footer", -1, f"{reason}, level {meta.compaction_level}")
 
 

@@ -12,8 +12,8 @@ from webadmin.base.database.dialect import update_rows
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.planning.level_policies import LevelPolicies
 from webadmin.lanes.profiles.planning.level_queues import QueueChanges, settle_queues
-from webadmin.lanes.profiles.planning.noticed_queues import settle_awake
-from webadmin.lanes.profiles.planning.queue_fronts import QueueFront
+from webadmin.lanes.profiles.planning.queue_heads import QueueHead
+from webadmin.lanes.profiles.planning.ready_marks import mark_active_tenants
 from webadmin.lanes.profiles.services.insert_blocks import InsertMoment, InternedNames
 from webadmin.lanes.profiles.services.replace_blocks import Replacement, replace_blocks
 from webadmin.lanes.profiles.states import BlockState
@@ -26,21 +26,21 @@ from webadmin.schedule.services.operation import Operation
 
 
 class ProfilesWrite(LaneWrite):
-    """The writes of one command. ``fronts`` and ``noticed`` were read by a poll; None for other commands."""
+    """The writes of one command. ``heads`` and ``noticed`` were read by a poll; None for other commands."""
 
     def __init__(
         self,
         lane: Lane,
         *,
         policies: LevelPolicies | None = None,
-        fronts: Sequence[QueueFront] = (),
+        heads: Sequence[QueueHead] = (),
         noticed: Mapping[int, TenantKey] | None = None,
         limits: Limits | None = None,
     ) -> None:
         super().__init__(lane)
         self.changes = QueueChanges()
         self._policies = policies or LevelPolicies()
-        self._fronts = fronts
+        self._heads = heads
         self._noticed = noticed
         self._limits = limits
         self._taken: list[int] = []
@@ -89,10 +89,10 @@ class ProfilesWrite(LaneWrite):
             self._policies,
             served_at_ms=None if self._noticed is None else now_ms,
             noticed=noticed.keys(),
-            fronts={front.queue.id: front.without(taken) for front in self._fronts},
+            heads={front.queue.id: front.without(taken) for front in self._heads},
         )
         intern_shares(noticed.values())
-        settle_awake(turned)
+        mark_active_tenants(turned)
 
 
 def queue_changes(run: Operation) -> QueueChanges:

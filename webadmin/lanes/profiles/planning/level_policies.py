@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from engine.lanes.profiles.plan.model import LevelPolicy
-from webadmin.base.database.dialect import among, as_instance, ask_rows
+from webadmin.base.database.dialect import among, as_instance, request_rows
 from webadmin.lanes.profiles import level_models as models
 from webadmin.schedule.errors import PolicyMissing
 
-EVERYBODY = ""
+ALL_TENANTS = ""
 COLUMNS = tuple(field.attname for field in models.LevelPolicy._meta.concrete_fields)
 
 
-def ask_policies(tenants: Iterable[str]) -> Callable[[], list[tuple[Any, ...]]]:
+def request_policies(tenants: Iterable[str]) -> Callable[[], list[tuple[Any, ...]]]:
     """Query the rows of these tenants."""
     wanted, values = among(models.LevelPolicy, "tenant", sorted(tenants))
-    return ask_rows(models.LevelPolicy, COLUMNS, f"WHERE {wanted}", values)
+    return request_rows(models.LevelPolicy, COLUMNS, f"WHERE {wanted}", values)
 
 
 class LevelPolicies:
@@ -35,20 +35,20 @@ class LevelPolicies:
         self._known: set[str] = set()
         self._has_others = has_others
         if rows is not None:
-            self._known.add(EVERYBODY)
+            self._known.add(ALL_TENANTS)
             self._keep(rows)
 
     def load(self, tenants: Iterable[str]) -> None:
         """Read the rows of tenants that are not cached; at most one query."""
-        missing = {EVERYBODY, *(tenants if self._has_others else ())} - self._known
+        missing = {ALL_TENANTS, *(tenants if self._has_others else ())} - self._known
         if missing:
             self._known |= missing
-            self._keep(ask_policies(missing)())
+            self._keep(request_policies(missing)())
 
     def of(self, lane: str, tenant: str, level: int) -> LevelPolicy:
         """Return the policy of a queue. Raises PolicyMissing."""
         self.load([tenant])
-        policy = self._rows.get((lane, tenant, level)) or self._rows.get((lane, EVERYBODY, level))
+        policy = self._rows.get((lane, tenant, level)) or self._rows.get((lane, ALL_TENANTS, level))
         if policy is None:
             raise PolicyMissing(f"lane {lane!r} has no policy for level {level}: add the row in the admin")
         return policy
@@ -66,6 +66,6 @@ def _policy(row: models.LevelPolicy) -> LevelPolicy:
         spread_ms=row.spread_seconds * 1000,
         bytes_max=row.bytes_max,
         result_bytes_max=row.result_bytes_max,
-        remnant_bytes=row.remnant_bytes,
-        remnant_age_ms=row.remnant_age_seconds * 1000,
+        partial_batch_bytes=row.partial_batch_bytes,
+        partial_batch_age_ms=row.partial_batch_age_seconds * 1000,
     )

@@ -18,11 +18,11 @@ from engine.schedule.priority import job_priority_ms
 from webadmin.base.database.dialect import (
     among,
     as_instance,
-    ask_first_rows,
-    ask_rows,
     first_rows,
     locked,
-    quick_cursor,
+    prepared_cursor,
+    request_first_rows,
+    request_rows,
     update_rows,
 )
 from webadmin.lanes.profiles.level_models import LevelQueue
@@ -34,7 +34,7 @@ QUEUED_IN = "queue_id = %s AND state = 'queued'"
 KEYED = "lane = %s AND tenant = %s AND shard = %s AND level = %s"
 SUMS = (
     *("block_count", "byte_count", "oldest_arrival_ms", "newest_arrival_ms"),
-    *("ready_at_ms", "priority_ms", "served_at_ms", "is_noticed"),
+    *("ready_at_ms", "priority_ms", "served_at_ms", "is_marked_ready"),
 )
 QUEUE_COLUMNS = tuple(field.attname for field in LevelQueue._meta.concrete_fields)
 FrontRow = tuple[int, int]
@@ -74,29 +74,29 @@ class QueueChanges:
 
 def intern_queues(keys: Iterable[QueueKey]) -> dict[QueueKey, int]:
     """Return the row ids of these queues, creating new ones."""
-    return ask_queue_ids(keys)()
+    return request_queue_ids(keys)()
 
 
-def ask_queue_ids(keys: Iterable[QueueKey]) -> Callable[[], dict[QueueKey, int]]:
+def request_queue_ids(keys: Iterable[QueueKey]) -> Callable[[], dict[QueueKey, int]]:
     """Query the row ids of these queues; new ones are created when the result is read."""
     wanted = sorted(set(keys))
-    asked = _ask_queue_ids(wanted)
+    pending = _request_queue_ids(wanted)
 
     def answer() -> dict[QueueKey, int]:
-        known = asked()
+        known = pending()
         if missing := [key for key in wanted if key not in known]:
             rows = [
                 LevelQueue(lane=lane, tenant=tenant, shard=shard, level=level) for lane, tenant, shard, level in missing
             ]
             LevelQueue.objects.bulk_create(rows, ignore_conflicts=True)
-            known |= _ask_queue_ids(missing)()
+            known |= _request_queue_ids(missing)()
         return known
 
     return answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Front:
+class HeadState:
     """The oldest blocks that a poll leaves in a queue (arrival, size), and the queue's sums as the poll read them.
 
     They are valid until the queue is changed, which changes its sums, or until the poll itself adds results to it.
@@ -120,29 +120,29 @@ def settle_queues(
     *,
     served_at_ms: int | None = None,
     noticed: Collection[int] = (),
-    fronts: Mapping[int, Front] | None = None,
+    heads: Mapping[int, HeadState] | None = None,
 ) -> set[tuple[str, str]]:
     """Update the sums of the changed queues. Call it after the blocks were moved, in the same transaction.
 
-    ``served_at_ms``, ``noticed`` and ``fronts`` are for polls, which hold the head: jobs were made of the queues that
+    ``served_at_ms``, ``noticed`` and ``heads`` are for polls, which hold the head: jobs were made of the queues that
     lost blocks, the noticed ones (by id) were found ready, and queues that are no longer ready lose the mark.
-    ``fronts`` save reading the blocks of queues without concurrent changes. Returns lane and tenant of the queues whose
+    ``heads`` save reading the blocks of queues without concurrent changes. Returns lane and tenant of the queues whose
     mark changed.
 
     An empty queue is never marked as noticed, or its tenant could become idle while the next blocks of the queue go
-    unnoticed: neither one that another poll has emptied since this one found it ready, nor one whose last blocks were
+    unmarked: neither one that another poll has emptied since this one found it ready, nor one whose last blocks were
     removed.
     """
     queues = _lock_queues({*changes.blocks, *noticed})
     policies.load(queue.tenant for queue in queues)
-    if only_noticed := [id for id in noticed if id not in changes.blocks]:
-        _notice(only_noticed)
+    if only_marked_ready := [id for id in noticed if id not in changes.blocks]:
+        _notice(only_marked_ready)
     turned = {(queue.lane, queue.tenant) for queue in queues if queue.id in noticed}
     changed = [queue for queue in queues if queue.id in changes.blocks]
     known = {
-        queue.id: front.rows
+        queue.id: state.rows
         for queue in changed
-        if (front := (fronts or {}).get(queue.id)) and front.is_true_of(queue, changes.blocks[queue.id])
+        if (state := (heads or {}).get(queue.id)) and state.is_true_of(queue, changes.blocks[queue.id])
     }
     for queue in changed:
         queue.block_count += changes.blocks[queue.id]
@@ -152,11 +152,11 @@ def settle_queues(
     grown = {queue.id for queue in changed if _summarise_grown(queue, changes, policies)}
     _summarise([queue for queue in changed if queue.id not in grown], policies, known)
     for queue in changed:
-        was_noticed, queue.is_noticed = queue.is_noticed, queue.is_noticed or queue.id in noticed
-        if served_at_ms is not None and queue.is_noticed:
-            queue.is_noticed = queue.ready_at_ms is not None and queue.ready_at_ms <= served_at_ms
-        queue.is_noticed &= queue.block_count > 0
-        if queue.is_noticed != was_noticed:
+        was_marked_ready, queue.is_marked_ready = queue.is_marked_ready, queue.is_marked_ready or queue.id in noticed
+        if served_at_ms is not None and queue.is_marked_ready:
+            queue.is_marked_ready = queue.ready_at_ms is not None and queue.ready_at_ms <= served_at_ms
+        queue.is_marked_ready &= queue.block_count > 0
+        if queue.is_marked_ready != was_marked_ready:
             turned.add((queue.lane, queue.tenant))
     _save(changed)
     return turned
@@ -167,14 +167,14 @@ def _lock_queues(ids: Collection[int]) -> list[LevelQueue]:
     if not ids:
         return []
     wanted, values = among(LevelQueue, "id", sorted(ids))
-    rows = ask_rows(LevelQueue, QUEUE_COLUMNS, f"WHERE {wanted} ORDER BY id", values, lock=True)()
+    rows = request_rows(LevelQueue, QUEUE_COLUMNS, f"WHERE {wanted} ORDER BY id", values, lock=True)()
     return [as_instance(LevelQueue, QUEUE_COLUMNS, row) for row in rows]
 
 
 def _notice(queue_ids: Sequence[int]) -> None:
     own, values = among(LevelQueue, "id", queue_ids)
-    with quick_cursor() as cursor:
-        cursor.execute(f"UPDATE profiles_levelqueue SET is_noticed = true WHERE {own} AND block_count > 0", values)  # noqa: S608
+    with prepared_cursor() as cursor:
+        cursor.execute(f"UPDATE profiles_levelqueue SET is_marked_ready = true WHERE {own} AND block_count > 0", values)  # noqa: S608
 
 
 def resettle_queues(rows: models.QuerySet[LevelQueue], policies: LevelPolicies) -> int:
@@ -194,9 +194,9 @@ def _summarise(queues: Sequence[LevelQueue], policies: LevelPolicies, known: Map
     newest = _last_arrivals([queue.id for queue in unknown if len(read[queue.id]) < queue.block_count])
     for queue in queues:
         policy = own[queue.id]
-        front = (known.get(queue.id) or read.get(queue.id) or ())[: policy.blocks_max]
+        head = (known.get(queue.id) or read.get(queue.id) or ())[: policy.blocks_max]
         newest_ms = queue.newest_arrival_ms if queue.id in known else newest.get(queue.id)
-        _summarise_one(queue, policy, front, newest_ms)
+        _summarise_one(queue, policy, head, newest_ms)
 
 
 def _summarise_grown(queue: LevelQueue, changes: QueueChanges, policies: LevelPolicies) -> bool:
@@ -213,8 +213,8 @@ def _summarise_grown(queue: LevelQueue, changes: QueueChanges, policies: LevelPo
         oldest_ms = queue.oldest_arrival_ms if before else None
         first_ms = fresh_ms if oldest_ms is None else oldest_ms
         # Only the first and the last arrival matter, and the sum of the sizes.
-        front = [(first_ms, queue.byte_count), *[(fresh_ms, 0)] * (queue.block_count - 1)]
-        _summarise_one(queue, policy, front, fresh_ms)
+        head = [(first_ms, queue.byte_count), *[(fresh_ms, 0)] * (queue.block_count - 1)]
+        _summarise_one(queue, policy, head, fresh_ms)
         return True
     # The blocks of the first job are unchanged, and later arrivals do not make it ready earlier.
     if before >= policy.blocks_max:
@@ -223,12 +223,12 @@ def _summarise_grown(queue: LevelQueue, changes: QueueChanges, policies: LevelPo
     return False
 
 
-def _summarise_one(queue: LevelQueue, policy: LevelPolicy, front: Sequence[FrontRow], newest_ms: int | None) -> None:
+def _summarise_one(queue: LevelQueue, policy: LevelPolicy, head: Sequence[FrontRow], newest_ms: int | None) -> None:
     """Recompute one queue's sums from its first blocks; the last arrival is queried if those are not all."""
     queue.oldest_arrival_ms = queue.newest_arrival_ms = queue.ready_at_ms = queue.priority_ms = None
-    if not front:
+    if not head:
         return
-    arrivals = [arrived_at_ms for arrived_at_ms, _ in front]
+    arrivals = [arrived_at_ms for arrived_at_ms, _ in head]
     queue.oldest_arrival_ms = arrivals[0]
     queue.newest_arrival_ms = arrivals[-1] if newest_ms is None else newest_ms
     queue.ready_at_ms = ready_at_ms(
@@ -238,7 +238,7 @@ def _summarise_one(queue: LevelQueue, policy: LevelPolicy, front: Sequence[Front
         is_heavy=exceeds_a_job(policy, block_count=queue.block_count, byte_count=queue.byte_count),
         newest_ms=queue.newest_arrival_ms,
     )
-    size = sum(size_bytes for _, size_bytes in front)
+    size = sum(size_bytes for _, size_bytes in head)
     queue.priority_ms = job_priority_ms(
         ready_at_ms=max(queue.ready_at_ms, queue.served_at_ms),
         size_bytes=min(size, policy.bytes_max) if policy.bytes_max else size,
@@ -266,6 +266,6 @@ def _save(queues: Sequence[LevelQueue]) -> None:
     update_rows(LevelQueue, ("id",), SUMS, rows)
 
 
-def _ask_queue_ids(keys: list[QueueKey]) -> Callable[[], dict[QueueKey, int]]:
-    found = ask_first_rows(LevelQueue, ("id",), KEYED, "id", [(key, 1) for key in keys])
+def _request_queue_ids(keys: list[QueueKey]) -> Callable[[], dict[QueueKey, int]]:
+    found = request_first_rows(LevelQueue, ("id",), KEYED, "id", [(key, 1) for key in keys])
     return lambda: {key: rows[0][0] for key, rows in zip(keys, found(), strict=True) if rows}

@@ -14,7 +14,7 @@ from webadmin.base.database.dialect import first_rows
 from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.planning.level_queues import QUEUED_IN
-from webadmin.lanes.profiles.planning.queue_fronts import BLOCK_COLUMNS, QueueFront, queued_block
+from webadmin.lanes.profiles.planning.queue_heads import BLOCK_COLUMNS, QueueHead, queued_block
 from webadmin.lanes.profiles.services.retain import past_retention
 from webadmin.schedule.command_log import take_head
 
@@ -24,15 +24,13 @@ BACKOFF_MS = 60_000
 """Back-off of a queue that contains only blocks past retention, in milliseconds."""
 
 
-def past_retention_blocks(
-    fronts: Sequence[QueueFront], *, wall_ms: int
-) -> tuple[tuple[QueueFront, ...], tuple[int, ...]]:
-    """Return the fronts without blocks past retention, and the row ids of queues that have no other blocks."""
-    old = [block.id for front in fronts for block in front.blocks if block.created_at_ms < wall_ms - YOUNG_MS]
+def past_retention_blocks(heads: Sequence[QueueHead], *, wall_ms: int) -> tuple[tuple[QueueHead, ...], tuple[int, ...]]:
+    """Return the heads without blocks past retention, and the row ids of queues that have no other blocks."""
+    old = [block.id for front in heads for block in front.blocks if block.created_at_ms < wall_ms - YOUNG_MS]
     outdated = past_retention(old, now_ms=wall_ms) if old else set()
     if not outdated:
-        return tuple(fronts), ()
-    left = tuple(_without(front, outdated, wall_ms) for front in fronts)
+        return tuple(heads), ()
+    left = tuple(_without(front, outdated, wall_ms) for front in heads)
     return left, tuple(front.queue.id for front in left if front.planned_max and not front.to_plan().blocks)
 
 
@@ -41,11 +39,11 @@ def back_off_queues(queue_ids: Iterable[int], *, now_ms: int) -> None:
     with transaction.atomic(durable=True):
         take_head()
         LevelQueue.objects.filter(id__in=list(queue_ids), block_count__gt=0).update(
-            ready_at_ms=now_ms + BACKOFF_MS, is_noticed=False
+            ready_at_ms=now_ms + BACKOFF_MS, is_marked_ready=False
         )
 
 
-def _without(front: QueueFront, outdated: set[int], wall_ms: int) -> QueueFront:
+def _without(front: QueueHead, outdated: set[int], wall_ms: int) -> QueueHead:
     kept_out = frozenset(block.id for block in front.blocks if block.id in outdated)
     if not kept_out:
         return front

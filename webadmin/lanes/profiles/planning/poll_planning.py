@@ -23,28 +23,28 @@ from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.planning.level_policies import LevelPolicies
 from webadmin.lanes.profiles.planning.level_queues import QUEUE_COLUMNS, QUEUED_IN
-from webadmin.lanes.profiles.planning.noticed_queues import mark_tenants_idle
 from webadmin.lanes.profiles.planning.outdated_blocks import back_off_queues, past_retention_blocks
-from webadmin.lanes.profiles.planning.queue_fronts import BLOCK_COLUMNS, QueueFront, queued_block
-from webadmin.lanes.profiles.planning.remnants import with_remnants
+from webadmin.lanes.profiles.planning.partial_batches import with_partial_batches
+from webadmin.lanes.profiles.planning.queue_heads import BLOCK_COLUMNS, QueueHead, queued_block
+from webadmin.lanes.profiles.planning.ready_marks import mark_tenants_idle
 from webadmin.schedule.fairness_models import TenantShare
 from webadmin.schedule.lanes import LanePlans, PlanRequest
 from webadmin.schedule.polls.tenant_shares import (
     TENANTS_MAX,
     TenantKey,
-    neediest_tenants,
+    least_served_tenants,
     without_paused,
     without_tenants,
 )
 
 READY_AT = f"""
 SELECT CASE WHEN EXISTS (SELECT 1 FROM schedule_tenantshare WHERE lane = '{KIND}' AND is_awake) THEN 0
-            ELSE (SELECT min(ready_at_ms) FROM profiles_levelqueue WHERE block_count > 0 AND NOT is_noticed) END
+            ELSE (SELECT min(ready_at_ms) FROM profiles_levelqueue WHERE block_count > 0 AND NOT is_marked_ready) END
 """  # noqa: S608
 """0 while a tenant has noticed queues, else the earliest ready time of a queue that is not noticed yet."""
-_OWN_READY = "lane = %s AND tenant = %s AND block_count > 0 AND is_noticed AND ready_at_ms <= %s"
+_OWN_READY = "lane = %s AND tenant = %s AND block_count > 0 AND is_marked_ready AND ready_at_ms <= %s"
 """Condition for the noticed queues of a tenant, matching their partial index."""
-_UNNOTICED = "WHERE block_count > 0 AND NOT is_noticed AND ready_at_ms <= %s ORDER BY ready_at_ms, id LIMIT %s"
+_UNMARKED = "WHERE block_count > 0 AND NOT is_marked_ready AND ready_at_ms <= %s ORDER BY ready_at_ms, id LIMIT %s"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class ProfilePlans(LanePlans):
     queues: list[LevelQueue]
     noticed: dict[int, TenantKey]
     idle: list[TenantKey]
-    fronts: tuple[QueueFront, ...] = ()
+    heads: tuple[QueueHead, ...] = ()
     outdated: tuple[int, ...] = ()
 
     def tenants(self) -> set[TenantKey]:
@@ -68,9 +68,9 @@ class ProfilePlans(LanePlans):
 
     def plan(self, lanes: Sequence[LaneView], tenants: Sequence[TenantView]) -> tuple[PlannedQueue, ...]:
         request = self.request
-        fronts = self._read_fronts(lanes, tenants)
-        self.fronts, self.outdated = past_retention_blocks(fronts, wall_ms=request.wall_ms)
-        queues = with_remnants([front.to_plan() for front in self.fronts], now_ms=request.now_ms)
+        heads = self._read_heads(lanes, tenants)
+        self.heads, self.outdated = past_retention_blocks(heads, wall_ms=request.wall_ms)
+        queues = with_partial_batches([front.to_plan() for front in self.heads], now_ms=request.now_ms)
         return plan_queues(queues, now_ms=request.now_ms, job_max=request.job_max)
 
     def settle(self) -> bool:
@@ -81,7 +81,7 @@ class ProfilePlans(LanePlans):
             self.idle = []
         return bool(self.outdated)
 
-    def _read_fronts(self, lanes: Sequence[LaneView], tenants: Sequence[TenantView]) -> tuple[QueueFront, ...]:
+    def _read_heads(self, lanes: Sequence[LaneView], tenants: Sequence[TenantView]) -> tuple[QueueHead, ...]:
         """Read the blocks of as many jobs as these tenants are due.
 
         More blocks are read, so that the sums of the queues can be computed without those of the jobs.
@@ -97,7 +97,7 @@ class ProfilePlans(LanePlans):
         keys = [((queue.id,), (chosen[queue.id] + 1) * own[queue.id].blocks_max + 1) for queue in due]
         found = first_rows(Block, BLOCK_COLUMNS, QUEUED_IN, "arrived_at_ms, ulid", keys)
         return tuple(
-            QueueFront(
+            QueueHead(
                 queue=queue,
                 policy=own[queue.id],
                 blocks=tuple(queued_block(row) for row in sorted(rows, key=lambda row: (row[2], row[1]))),
@@ -113,8 +113,8 @@ def read_plans(request: PlanRequest) -> ProfilePlans | None:
     if request.job_max <= 0 or any(scope.kind is ScopeKind.GLOBAL for scope in paused):
         return None
     place_max = request.job_max + len(capped.tight)  # queues that do not fit must not take the places of others
-    fresh = _unnoticed(paused, capped.full, now_ms=now_ms, queue_max=place_max)
-    awake = neediest_tenants(KIND, paused, capped.full, tenant_max=min(place_max, TENANTS_MAX))
+    fresh = _unmarked(paused, capped.full, now_ms=now_ms, queue_max=place_max)
+    awake = least_served_tenants(KIND, paused, capped.full, tenant_max=min(place_max, TENANTS_MAX))
     queues, idle = _queues_of(awake, {_key(queue) for queue in fresh}, paused, now_ms=now_ms, job_max=request.job_max)
     if not (queues or fresh or idle):
         return None
@@ -127,16 +127,16 @@ def read_plans(request: PlanRequest) -> ProfilePlans | None:
     )
 
 
-def _unnoticed(
+def _unmarked(
     paused: Sequence[PausedScope], full: Collection[TenantKey], *, now_ms: int, queue_max: int
 ) -> list[LevelQueue]:
     """Return the ready queues that are not noticed yet, oldest first, without paused and full ones."""
     if not (paused or full):
-        rows = read_rows(LevelQueue, QUEUE_COLUMNS, _UNNOTICED, (now_ms, queue_max))
+        rows = read_rows(LevelQueue, QUEUE_COLUMNS, _UNMARKED, (now_ms, queue_max))
         return [as_instance(LevelQueue, QUEUE_COLUMNS, row) for row in rows]
-    unnoticed = LevelQueue.objects.filter(block_count__gt=0, ready_at_ms__lte=now_ms, is_noticed=False)
-    unnoticed = without_tenants(without_paused(unnoticed, paused, planning=True), full)
-    return list(unnoticed.order_by("ready_at_ms", "id")[:queue_max])
+    unmarked = LevelQueue.objects.filter(block_count__gt=0, ready_at_ms__lte=now_ms, is_marked_ready=False)
+    unmarked = without_tenants(without_paused(unmarked, paused, planning=True), full)
+    return list(unmarked.order_by("ready_at_ms", "id")[:queue_max])
 
 
 def _queues_of(

@@ -20,14 +20,14 @@ from webadmin.lanes.profiles.models import AcceptedId, Block
 from webadmin.lanes.profiles.planning.level_policies import LevelPolicies
 from webadmin.lanes.profiles.planning.level_queues import QueueChanges, settle_queues
 from webadmin.lanes.profiles.registration import CLOCK_CODES, LEDGER_MS, BlockRegistration, check_registration
-from webadmin.lanes.profiles.services.count_happenings import REPEATED, count_happened
 from webadmin.lanes.profiles.services.delete_requests import reopen_requests
+from webadmin.lanes.profiles.services.event_totals import REPEATED, count_events
 from webadmin.lanes.profiles.services.insert_blocks import (
     InsertMoment,
     InternedNames,
     insert_blocks,
     intern_names,
-    remember_ids,
+    record_ids,
 )
 from webadmin.schedule.command_log import CommandTime, read_time, write_command
 from webadmin.schedule.models import Command
@@ -110,8 +110,8 @@ def add_blocks(
     count_refusals([error for error in refusals if error], actor=actor, at_ms=time.wall_ms)
     index, known = _try_to_add(fitting, time, actor, kind) if fitting else (None, {})
     outcome = AddOutcome(command_index=index, answers=_answers(registrations, refusals, fitting, known))
-    count_happened(f"{REPEATED}same", len(outcome.duplicates))
-    count_happened(f"{REPEATED}differing", len(outcome.conflicting))
+    count_events(f"{REPEATED}same", len(outcome.duplicates))
+    count_events(f"{REPEATED}differing", len(outcome.conflicting))
     log.info(
         "blocks_added command=%s accepted=%d duplicates=%d conflicting=%d refused=%d",
         outcome.command_index,
@@ -123,7 +123,7 @@ def add_blocks(
     return outcome
 
 
-def foresee_blocks(registrations: Sequence[BlockRegistration]) -> tuple[BlockAnswer, ...]:
+def forecast_blocks(registrations: Sequence[BlockRegistration]) -> tuple[BlockAnswer, ...]:
     """Return what ``add_blocks`` would return now; nothing is written and no refusal is counted."""
     refusals = _without_repetitions(registrations, _refusals(registrations, read_time(), any_age=False))
     fitting: dict[BlockName, BlockRegistration] = {}
@@ -201,7 +201,7 @@ def _add(
     is_import = kind == Command.Kind.IMPORT_BLOCKS
     moment = InsertMoment(command_index=index, command_time_ms=time.now_ms, masks_applied=0 if is_import else None)
     # In sorted order, so that two batches with the same ids never deadlock.
-    remember_ids([fitting[name] for name in sorted(fitting)], moment)
+    record_ids([fitting[name] for name in sorted(fitting)], moment)
     known = _known_before(fitting, index)
     fresh = [registration for name, registration in fitting.items() if name not in known]
     if known and fresh:
@@ -216,13 +216,13 @@ def _add(
 
 def _known_before(fitting: dict[BlockName, BlockRegistration], index: int) -> dict[BlockName, str]:
     """Return the digests of the ids that the ledger, or a block older than the ledger, had before this command."""
-    asked = [ulid for _, ulid in fitting]
+    ids = [ulid for _, ulid in fitting]
     known: dict[BlockName, str] = {}
     if AcceptedId.objects.filter(command_index=index).count() < len(fitting):
-        entries = AcceptedId.objects.filter(ulid__in=asked).exclude(command_index=index)
+        entries = AcceptedId.objects.filter(ulid__in=ids).exclude(command_index=index)
         rows = entries.values_list("shard", "ulid", "content_digest")
         known = {(shard, ulid): digest for shard, ulid, digest in rows if (shard, ulid) in fitting}
-    for shard, ulid, metadata, size in Block.objects.filter(ulid__in=asked).values_list(
+    for shard, ulid, metadata, size in Block.objects.filter(ulid__in=ids).values_list(
         "shard", "ulid", "metadata", "size_bytes"
     ):
         if (shard, ulid) in fitting and (shard, ulid) not in known:

@@ -21,7 +21,7 @@ from engine.schedule.errors import PolicyRefused
 from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
-from webadmin.lanes.profiles.planning.level_policies import EVERYBODY, LevelPolicies
+from webadmin.lanes.profiles.planning.level_policies import ALL_TENANTS, LevelPolicies
 from webadmin.lanes.profiles.planning.level_queues import resettle_queues
 from webadmin.schedule.models import Command
 from webadmin.schedule.polls.dry_run import dry_poll
@@ -75,7 +75,7 @@ class PolicyOutcome:
 
 
 def change_level_policy(
-    *, lane: str, level: int, tenant: str = EVERYBODY, values: Mapping[str, int] | None, order: ActionContext
+    *, lane: str, level: int, tenant: str = ALL_TENANTS, values: Mapping[str, int] | None, order: ActionContext
 ) -> PolicyOutcome:
     """Set the given numbers, keeping the others; ``values`` None deletes a tenant's row.
 
@@ -121,14 +121,14 @@ def _outcome(
     lane: str, level: int, tenant: str, values: Mapping[str, int] | None, *, is_dry_run: bool = False
 ) -> PolicyOutcome:
     rows = {row.tenant: row for row in LevelPolicy.objects.filter(lane=lane, level=level, tenant__in={"", tenant})}
-    if EVERYBODY not in rows:
+    if ALL_TENANTS not in rows:
         raise PolicyRefused(f"lane {lane!r} merges nothing of level {level}")
-    if values is None and tenant == EVERYBODY:
+    if values is None and tenant == ALL_TENANTS:
         raise PolicyRefused("everybody's policy cannot be taken back: name a tenant, or set other numbers")
     own = policy_numbers(rows[tenant]) if tenant in rows else None
     after = None
     if values is not None:
-        after = (own or policy_numbers(rows[EVERYBODY])) | dict(values)
+        after = (own or policy_numbers(rows[ALL_TENANTS])) | dict(values)
         check_policy(after)
     queues = _queues(lane, level, tenant)
     sums = queues.values_list("block_count", flat=True)
@@ -180,7 +180,7 @@ def _queues(lane: str, level: int, tenant: str) -> QuerySet[LevelQueue]:
     queues = LevelQueue.objects.filter(lane=lane, level=level, block_count__gt=0).order_by("id")
     if tenant:
         return queues.filter(tenant=tenant)
-    own = LevelPolicy.objects.filter(lane=lane, level=level).exclude(tenant=EVERYBODY)
+    own = LevelPolicy.objects.filter(lane=lane, level=level).exclude(tenant=ALL_TENANTS)
     return queues.exclude(tenant__in=own.values("tenant"))
 
 

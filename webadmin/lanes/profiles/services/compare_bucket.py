@@ -37,9 +37,9 @@ from webadmin.schedule.services.guard_deletions import allow_deletions, behind_t
 
 GRACE_HOURS = 24
 ORPHANS_PER_SWEEP = 10_000
-ASKED_AGAIN_AT_ONCE = 500
+RECHECKED_AT_ONCE = 500
 DELETIONS_PER_POSITION = 500
-ORPHANS_SURELY_FINE = 100
+ORPHANS_TOLERATED = 100
 ORPHANS_SHARE_MAX = 0.5
 """A larger share of the bucket is not left by crashes: the index is incomplete."""
 LETTERED = "a dead letter names it"
@@ -92,7 +92,7 @@ class SweepOutcome:
 def compare_bucket(store: ObjectStore, *, is_deep: bool = False) -> Iterator[Difference]:
     """Yield every difference in key order; ``is_deep`` reads every live object and checks its checksum."""
     found = _walk(store, is_deep=is_deep)
-    while part := list(islice(found, ASKED_AGAIN_AT_ONCE)):
+    while part := list(islice(found, RECHECKED_AT_ONCE)):
         yield from _still_there(part)
 
 
@@ -121,14 +121,14 @@ def sweep_orphans(
     is_dry_run: bool = False,
     is_forced: bool = False,
     has_segments: bool = False,
-    surely_fine: int = ORPHANS_SURELY_FINE,
+    orphans_tolerated: int = ORPHANS_TOLERATED,
 ) -> SweepOutcome:
     """Delete unreferenced objects of our own layout that are older than the grace period, by id and by the store.
 
     Segments are kept unless ``has_segments``: one that is unknown to the index may have been acknowledged to its
-    sender. Up to ``surely_fine`` objects may be most of the bucket: an operator has confirmed it. Raises SweepRefused
-    if so much of the bucket is unknown that the index may be incomplete, and LogBehind if the database went back in
-    time; a dry run reports it and continues.
+    sender. Up to ``orphans_tolerated`` objects may be most of the bucket: an operator has confirmed it. Raises
+    SweepRefused if so much of the bucket is unknown that the index may be incomplete, and LogBehind if the database
+    went back in time; a dry run reports it and continues.
     """
     now_ms = dialect.clock_ms()
     before_ms = now_ms - round(max(1.0, grace_hours) * 3_600_000)
@@ -136,7 +136,7 @@ def sweep_orphans(
     count = Block.objects.exclude(state=BlockState.DELETED).count()
     share = len(differences) / max(1, len(differences) + count)
     refusal = ""
-    if len(differences) > surely_fine and share > ORPHANS_SHARE_MAX and not is_forced:
+    if len(differences) > orphans_tolerated and share > ORPHANS_SHARE_MAX and not is_forced:
         refusal = (
             f"{len(differences)} objects are unknown and {count} blocks known: "
             "run rebuild_index, look at a dry run, then --force"
@@ -173,8 +173,8 @@ def sweep_orphans(
 def _still_there(found: Iterable[Difference]) -> Iterator[Difference]:
     """Drop differences that are explained by now: blocks added or removed since the comparison began."""
     ids = {difference.key: _id_in(difference.key) for difference in found}
-    asked = sorted({block_id for block_id in ids.values() if block_id})
-    rows = Block.objects.filter(ulid__in=asked).exclude(state=BlockState.DELETED)
+    wanted = sorted({block_id for block_id in ids.values() if block_id})
+    rows = Block.objects.filter(ulid__in=wanted).exclude(state=BlockState.DELETED)
     states = dict(rows.values_list("object_key", "state"))
     for difference in found:
         state = states.get(difference.key)

@@ -16,7 +16,7 @@ from django.db.models import F
 
 from engine.storage.model import ObjectStore, StorageError
 from webadmin.lanes.profiles.models import Block, Dataset, Tombstone
-from webadmin.lanes.profiles.services.count_happenings import OBJECTS, count_happened
+from webadmin.lanes.profiles.services.event_totals import OBJECTS, count_events
 from webadmin.lanes.profiles.services.record_lineage import record_lineage
 from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.command_log import advance_clock, read_time
@@ -59,8 +59,8 @@ def delete_tombstoned_objects(*, store: ObjectStore, limit: int = 1000) -> Delet
         note_failures(errors, at_ms=now_ms)
         deleted += len(gone)
         failed += [keys[tombstone_id] for tombstone_id in errors]
-    count_happened(f"{OBJECTS}deleted", deleted)
-    count_happened(f"{OBJECTS}failed", len(failed))
+    count_events(f"{OBJECTS}deleted", deleted)
+    count_events(f"{OBJECTS}failed", len(failed))
     log.info("objects_deleted deleted=%d failed=%d", deleted, len(failed))
     return DeletionOutcome(deleted=deleted, failed=tuple(failed))
 

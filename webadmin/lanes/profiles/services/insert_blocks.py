@@ -14,18 +14,18 @@ from typing import Any
 
 from engine.formats.profile_block.model import DatasetMeta, Labels
 from engine.lanes.profiles.plan.model import QueueKey
-from webadmin.base.access.services import ask_tenants
+from webadmin.base.access.services import request_tenant_ids
 from webadmin.base.database.dialect import (
     among,
-    ask_ids_ahead,
-    ask_rows,
     insert_new_rows,
     insert_rows,
+    pipeline,
+    request_ids_early,
+    request_rows,
     reserve_ids,
-    together,
 )
 from webadmin.lanes.profiles.models import AcceptedId, Block, Dataset, DatasetName, LabelSets
-from webadmin.lanes.profiles.planning.level_queues import QueueChanges, ask_queue_ids
+from webadmin.lanes.profiles.planning.level_queues import QueueChanges, request_queue_ids
 from webadmin.lanes.profiles.registration import PARTITION_MS, BlockRegistration
 from webadmin.lanes.profiles.services.intern_services import intern_services
 from webadmin.lanes.profiles.states import BlockState
@@ -85,12 +85,12 @@ def intern_names(registrations: Sequence[BlockRegistration], *, numbers_blocks: 
     """
     datasets = [dataset for registration in registrations for dataset in registration.meta.datasets]
     tenants = {dataset.tenant for dataset in datasets} | {r.meta.tenant for r in registrations if r.meta.tenant}
-    with together():
-        known_tenants = ask_tenants(tenants)
-        known_names = _ask_dataset_names({dataset.name for dataset in datasets})
-        known_labels = _ask_label_sets({dataset.labels for dataset in datasets})
-        known_queues = ask_queue_ids({r.queue_key() for r in registrations if not r.is_final})
-        block_ids = ask_ids_ahead(Block, len(registrations) if numbers_blocks else 0)
+    with pipeline():
+        known_tenants = request_tenant_ids(tenants)
+        known_names = _request_dataset_names({dataset.name for dataset in datasets})
+        known_labels = _request_label_sets({dataset.labels for dataset in datasets})
+        known_queues = request_queue_ids({r.queue_key() for r in registrations if not r.is_final})
+        block_ids = request_ids_early(Block, len(registrations) if numbers_blocks else 0)
     interned = InternedNames(
         tenants=known_tenants(),
         names=known_names(),
@@ -128,7 +128,7 @@ def insert_blocks(
             changes.add_fresh(block["queue_id"], block["size_bytes"], arrived_at_ms=moment.command_time_ms)
 
 
-def remember_ids(registrations: Sequence[BlockRegistration], moment: InsertMoment) -> None:
+def record_ids(registrations: Sequence[BlockRegistration], moment: InsertMoment) -> None:
     """Add these ids to the ledger; known ones keep their entry."""
     rows = [
         (r.meta.shard, r.meta.id, r.content_digest(), moment.command_time_ms, moment.command_index)
@@ -181,13 +181,13 @@ def _dataset_values(dataset: DatasetMeta) -> tuple[int, int, int, int]:
     return (dataset.format, dataset.min_time_ms, dataset.max_time_ms, dataset.size)
 
 
-def _ask_dataset_names(names: set[str]) -> Callable[[], dict[str, int]]:
-    return _ask_interned(DatasetName, "name", names, lambda name: DatasetName(name=name))
+def _request_dataset_names(names: set[str]) -> Callable[[], dict[str, int]]:
+    return _request_interned(DatasetName, "name", names, lambda name: DatasetName(name=name))
 
 
-def _ask_label_sets(all_labels: set[tuple[Labels, ...]]) -> Callable[[], dict[str, int]]:
+def _request_label_sets(all_labels: set[tuple[Labels, ...]]) -> Callable[[], dict[str, int]]:
     by_digest = {label_sets_digest(labels): labels for labels in all_labels}
-    return _ask_interned(
+    return _request_interned(
         LabelSets,
         "digest",
         by_digest,
@@ -195,30 +195,30 @@ def _ask_label_sets(all_labels: set[tuple[Labels, ...]]) -> Callable[[], dict[st
     )
 
 
-def _ask_interned(
+def _request_interned(
     model: type[Any], column: str, values: Collection[str], row: Callable[[str], Any]
 ) -> Callable[[], dict[str, int]]:
     """Query the row ids of these values of a column; new rows are inserted when the result is read."""
     wanted = sorted(values)
-    asked = _ask_by(model, column, wanted)
+    pending = _request_by(model, column, wanted)
 
     def answer() -> dict[str, int]:
-        known = asked()
+        known = pending()
         if missing := [value for value in wanted if value not in known]:
             rows = [row(value) for value in missing]
             model.objects.bulk_create(rows, ignore_conflicts=True, batch_size=ROWS_PER_INSERT)
-            known |= _ask_by(model, column, missing)()
+            known |= _request_by(model, column, missing)()
         return known
 
     return answer
 
 
-def _ask_by(model: type[Any], column: str, values: Sequence[str]) -> Callable[[], dict[str, int]]:
-    asked = []
+def _request_by(model: type[Any], column: str, values: Sequence[str]) -> Callable[[], dict[str, int]]:
+    fetches = []
     for start in range(0, len(values), NAMES_PER_QUERY):
         wanted, own = among(model, column, values[start : start + NAMES_PER_QUERY])
-        asked.append(ask_rows(model, (column, "id"), f"WHERE {wanted}", own))
-    return lambda: {value: row_id for rows in asked for value, row_id in rows()}
+        fetches.append(request_rows(model, (column, "id"), f"WHERE {wanted}", own))
+    return lambda: {value: row_id for rows in fetches for value, row_id in rows()}
 
 
 def _plain(labels: tuple[Labels, ...]) -> list[list[list[str]]]:

@@ -21,7 +21,7 @@ from engine.schedule.isolation import (
     FailedRun,
     QuarantineBlock,
     QuarantineMissing,
-    RetryAlone,
+    RetrySingle,
     Split,
     Suspect,
     Verdict,
@@ -44,7 +44,7 @@ from webadmin.schedule.models import Job
 from webadmin.schedule.register import is_kind
 from webadmin.schedule.services.operation import Operation, operation
 from webadmin.schedule.services.requeue_jobs import put_back
-from webadmin.schedule.services.stop_isolation import brake
+from webadmin.schedule.services.stop_isolation import isolation_stop_reason
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ def _stop(judged: Sequence[Judged], order: ActionContext) -> str:
         if isinstance(verdict, QuarantineMissing) and len(sources) > 1  # a single block counts as one that failed alone
         for place in verdict.positions
     ]
-    return brake(PROFILES, "", missing, order)
+    return isolation_stop_reason(PROFILES, "", missing, order)
 
 
 def _missing(store: ObjectStore, suspect: Suspect) -> frozenset[str]:
@@ -133,7 +133,7 @@ def _apply(job: Job, sources: Sequence[Block], suspect: Suspect, verdict: Verdic
             return Wait("isolation was stopped meanwhile")
         if run.room() < len(parts):
             return Wait("the queue is full")
-        if isinstance(verdict, RetryAlone):
+        if isinstance(verdict, RetrySingle):
             if not run.room():
                 return Wait("the queue is full")
             detail = {"filter": {}, "jobs": [job.name], "newer_build_only": False, "keep_failures": True}
@@ -181,7 +181,7 @@ def _missing_run(verdict: QuarantineMissing) -> FailedRun:
 
 
 def _note(outcome: IsolationOutcome, job: Job, sources: Sequence[Block], verdict: Verdict) -> None:
-    if isinstance(verdict, RetryAlone):
+    if isinstance(verdict, RetrySingle):
         outcome.tried_again.append(job.name)
     elif isinstance(verdict, Wait):
         outcome.waiting.append((job.name, verdict.why))

@@ -29,8 +29,8 @@ from webadmin.base.database import dialect
 from webadmin.lanes.profiles.letter_models import REASON_MAX
 from webadmin.lanes.profiles.models import DeadLetter, LetterState
 from webadmin.lanes.profiles.registration import BlockRegistration
-from webadmin.lanes.profiles.services.add_blocks import AddStatus, BlockAnswer, add_blocks, foresee_blocks
-from webadmin.lanes.profiles.services.count_happenings import LETTERS, count_happened
+from webadmin.lanes.profiles.services.add_blocks import AddStatus, BlockAnswer, add_blocks, forecast_blocks
+from webadmin.lanes.profiles.services.event_totals import LETTERS, count_events
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ def recover_named(*, store: ObjectStore, keys: Iterable[str]) -> RecoveryOutcome
     return outcome
 
 
-def foresee_named(*, store: ObjectStore, keys: Iterable[str]) -> RecoveryOutcome:
+def forecast_named(*, store: ObjectStore, keys: Iterable[str]) -> RecoveryOutcome:
     """Return what ``recover_named`` would do now; objects are read and nothing is changed.
 
     For kept letters the reason replaces the code.
@@ -120,7 +120,7 @@ def foresee_named(*, store: ObjectStore, keys: Iterable[str]) -> RecoveryOutcome
             if letter.info.size == 0:
                 outcome.empty += 1
                 continue
-            _check_answer(foresee_blocks([_read(store, letter)])[0])
+            _check_answer(forecast_blocks([_read(store, letter)])[0])
         except BadBlockName:
             outcome.stray.append(key)
         except LithifyError as error:
@@ -217,9 +217,9 @@ def _read(store: ObjectStore, letter: Letter) -> BlockRegistration:
     if len(data) != letter.info.size:
         raise _LetterKept("read_error", f"{len(data)} of {letter.info.size} bytes could be read")
     meta = decode_metadata(data)
-    told = (meta.shard, meta.tenant or ANONYMOUS, meta.id)
-    if told != (letter.named.shard, letter.named.tenant or ANONYMOUS, letter.named.id):
-        raise _LetterKept("bad_key", f"the key contradicts the metadata, which says {told}")
+    in_metadata = (meta.shard, meta.tenant or ANONYMOUS, meta.id)
+    if in_metadata != (letter.named.shard, letter.named.tenant or ANONYMOUS, letter.named.id):
+        raise _LetterKept("bad_key", f"the key contradicts the metadata, which says {in_metadata}")
     object_key = block_key(meta.shard, meta.tenant, meta.compaction_level, meta.id)
     size = store.head(object_key).size
     if meta.size not in (0, size):
@@ -243,7 +243,7 @@ def _keep(letter: Letter, code: str, reason: str, outcome: RecoveryOutcome) -> N
 def _count(outcome: RecoveryOutcome) -> None:
     found = {"recovered": outcome.recovered, "empty": outcome.empty, "kept": len(outcome.kept)}
     for status, count in (found | {"stray": len(outcome.stray)}).items():
-        count_happened(f"{LETTERS}{status}", count)
+        count_events(f"{LETTERS}{status}", count)
 
 
 def _settle_missing(key: str) -> None:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from django.db.backends.utils import CursorWrapper
 
-from webadmin.base.database.dialect import among, insert_rows, quick_cursor, reserve_ids, together
+from webadmin.base.database.dialect import among, insert_rows, pipeline, prepared_cursor, reserve_ids
 from webadmin.lanes.profiles.models import Block, BlockLineage, RemovalCause, Tombstone
 from webadmin.lanes.profiles.planning.level_queues import QueueChanges
 from webadmin.lanes.profiles.registration import BlockRegistration
-from webadmin.lanes.profiles.services.insert_blocks import InsertMoment, InternedNames, insert_blocks, remember_ids
+from webadmin.lanes.profiles.services.insert_blocks import InsertMoment, InternedNames, insert_blocks, record_ids
 from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.errors import SourcesChanged
 
@@ -51,11 +51,11 @@ def replace_blocks(
     if not replacements:
         return
     results = [result for replacement in replacements for result in replacement.results]
-    with together():
+    with pipeline():
         ids = interned.block_ids[: len(results)] or reserve_ids(Block, len(results))
         retired = _retire_sources(replacements, moment)  # runs while the rows below are built
         insert_blocks(results, interned, moment, changes, ids=ids)
-        remember_ids(results, moment)
+        record_ids(results, moment)
         of_results = iter(ids)
         lineage = [row for replacement in replacements for row in _lineage(replacement, of_results)]
         insert_rows(BlockLineage, LINEAGE_COLUMNS, lineage)
@@ -74,7 +74,7 @@ def replace_blocks(
 def _retire_sources(replacements: Sequence[Replacement], moment: InsertMoment) -> CursorWrapper:
     """Mark all blocks that the jobs own as replaced; each returned row is a block and its job."""
     owned, values = among(Block, "owner_job_id", [replacement.job_id for replacement in replacements])
-    cursor = quick_cursor()
+    cursor = prepared_cursor()
     cursor.execute(_RETIRE.format(owned=owned), [moment.command_index, *values])
     return cursor
 

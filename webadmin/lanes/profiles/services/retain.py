@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 BLOCKS_PER_COMMAND = 200
 """Maximum number of removals per command, which bounds how long the head is held."""
-EVERYBODY = ""
+ALL_TENANTS = ""
 
 
 class Places(NamedTuple):
@@ -108,7 +108,7 @@ class RetentionReport:
 def retention_policy() -> RetentionPolicy:
     """Return the rules and holds in force; without a row, the default is 31 days."""
     keep_ms = {row.tenant: row.keep_days * DAY_MS for row in RetentionRule.objects.all()}
-    default_ms = keep_ms.pop(EVERYBODY, RetentionPolicy().default_ms)
+    default_ms = keep_ms.pop(ALL_TENANTS, RetentionPolicy().default_ms)
     held = LegalHold.objects.filter(ended_at=None).values_list("tenant", flat=True)
     return RetentionPolicy(default_ms=default_ms, tenants=keep_ms, held=frozenset(held))
 

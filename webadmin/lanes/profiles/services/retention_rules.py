@@ -78,11 +78,11 @@ def place_hold(*, tenant: str, order: ActionContext) -> bool:
 
 def lift_hold(*, tenant: str, at: datetime, order: ActionContext) -> bool:
     """End the hold on a tenant; return False if there is none."""
-    lasting = LegalHold.objects.filter(tenant=tenant, ended_at=None)
+    active = LegalHold.objects.filter(tenant=tenant, ended_at=None)
     if order.is_dry_run:
-        return lasting.exists()
+        return active.exists()
     with transaction.atomic():
-        lifted = lasting.update(ended_at=at, ended_by=order.actor)
+        lifted = active.update(ended_at=at, ended_by=order.actor)
         if lifted:
             record_audit(actor=order.actor, action="lift_hold", target=tenant, detail={"why": order.why})
     return bool(lifted)

@@ -15,8 +15,8 @@ from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.errors import StaleSnapshot
 from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import JobSplit, LimitChange
-from webadmin.schedule.services.give_blocks_back import dissolve
 from webadmin.schedule.services.operation import Operation
+from webadmin.schedule.services.return_job_blocks import dissolve
 
 BAD_PART = "part of a job that failed too often"
 

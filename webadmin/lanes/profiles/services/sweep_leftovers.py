@@ -16,7 +16,7 @@ from engine.storage.model import ObjectStore
 from webadmin.base.database import dialect
 from webadmin.lanes.profiles.models import AcceptedId, BlockLineage, LineageMark, LineageObject, Tombstone
 from webadmin.lanes.profiles.registration import LEDGER_MS
-from webadmin.lanes.profiles.services.count_happenings import count_swept
+from webadmin.lanes.profiles.services.event_totals import count_swept
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.services.guard_deletions import DeletionBatches, allow_deletions
 
@@ -81,8 +81,8 @@ def sweep_lineage(*, store: ObjectStore) -> int:
         allow_deletions(store=store)
     for record, sources in removable:
         # While another record names one of its sources as a result, this record names what replaced that result.
-        makers = BlockLineage.objects.filter(result__in=sources).values("job")
-        if LineageObject.objects.filter(job__in=makers).exists():
+        jobs_of = BlockLineage.objects.filter(result__in=sources).values("job")
+        if LineageObject.objects.filter(job__in=jobs_of).exists():
             continue
         store.delete(record.key)
         LineageObject.objects.filter(id=record.id).delete()

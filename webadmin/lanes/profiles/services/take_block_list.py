@@ -101,5 +101,5 @@ def _missing(registration: BlockRegistration) -> BlockRefused:
 
 
 def _to_json(answer: BlockAnswer) -> dict[str, str]:
-    told = {"id": answer.id, "status": answer.status.value}
-    return told | {"code": answer.error.code, "message": str(answer.error)} if answer.error else told
+    data = {"id": answer.id, "status": answer.status.value}
+    return data | {"code": answer.error.code, "message": str(answer.error)} if answer.error else data

@@ -131,7 +131,7 @@ def _standing(chunk: Chunk) -> Facts:
             ("Segments", f"{show.count_text(chunk.segment_count)}, {show.size_text(chunk.byte_count)}"),
             ("Largest segment", _against_max(chunk)),
             ("Cost of compacting it", show.size_text(chunk.cost)),
-            ("Looked at", show.age(chunk.looked_at_ms, dialect.clock_ms())),
+            ("Looked at", show.age(chunk.analysed_at_ms, dialect.clock_ms())),
         ],
     )
 
@@ -143,18 +143,18 @@ def _against_max(chunk: Chunk) -> str:
 
 
 def _terms(chunk: Chunk, policy: Policy) -> Table:
-    looked: dict[str, Any] = chunk.looked if chunk.priority else {}
+    figures: dict[str, Any] = chunk.analysis if chunk.priority else {}
     rows = []
     for name, weight_name, meaning in TERMS:
-        value, weight = float(looked.get(name, 0.0)), getattr(policy, weight_name)
+        value, weight = float(figures.get(name, 0.0)), getattr(policy, weight_name)
         rows.append((name.capitalize(), f"{value:.3f}", f"{weight} %", f"{value * weight / 100:.3f}", meaning))
     priority = f"{chunk.priority / PRIORITY_UNIT:.6f}"
     return Table(
         title=f"Priority {priority}",
         headers=("Term", "Value", "Weight", "Share", "What it is"),
-        rows=rows if looked else [],
+        rows=rows if figures else [],
         empty="It has none: there is nothing to be gained.",
-        more="A priority is the sum of the shares, from 0 to 1; the highest goes first." if looked else "",
+        more="A priority is the sum of the shares, from 0 to 1; the highest goes first." if figures else "",
     )
 
 
@@ -179,10 +179,10 @@ def _segments(chunk: Chunk, segments: Sequence[Segment]) -> Table:
 
 
 def _file(segment: Segment) -> SafeString | str:
-    told = show.row_link(segment, show.short_code(segment.path or "tombstone"))
+    link = show.row_link(segment, show.short_code(segment.path or "tombstone"))
     if segment.state == SegmentState.QUARANTINED:
-        return show.note(told, f"kept out: {segment.reason}")
-    return show.note(told, "reaches into other chunks") if segment.is_spanning else told
+        return show.note(link, f"kept out: {segment.reason}")
+    return show.note(link, "reaches into other chunks") if segment.is_spanning else link
 
 
 def _sizes(segment: Segment) -> tuple[str, str]:

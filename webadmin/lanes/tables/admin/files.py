@@ -64,7 +64,7 @@ class SegmentAdmin(ReadOnlyAdmin):
                     ("Version", f"{row.version}, partition {row.partition}"),
                     ("Made by", show.row_link(row.made_by)),
                     ("Replaced by", show.row_link(row.replaced_by)),
-                    ("Came in with sequence", show.count_text(row.came_in)),
+                    ("Added with sequence", show.count_text(row.added_sequence)),
                     ("Not seen since sequence", _count(row.replaced_in)),
                     ("Came", self.came(row)),
                 ],

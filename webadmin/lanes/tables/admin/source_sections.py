@@ -16,7 +16,7 @@ from webadmin.lanes.tables.admin.chunk_sections import chunk_name_of
 from webadmin.lanes.tables.budget import Budget, read_budget
 from webadmin.lanes.tables.churn import AGAIN_DAYS, AGAIN_MIN, AGAIN_SHOWN, Churn, read_churn
 from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOrder, DataSource
-from webadmin.lanes.tables.policy_words import NUMBER_WORDS, setting_text
+from webadmin.lanes.tables.policy_labels import NUMBER_LABELS, setting_text
 from webadmin.lanes.tables.standing import RATE_WINDOW_MS, STUCK_MS, SourceStanding, standings, table_state
 from webadmin.lanes.tables.task_models import Manifest
 
@@ -142,7 +142,7 @@ def _standing(source: DataSource, now: SourceStanding) -> Facts:
             ("Manifest", manifest_words(source)),
             ("Comes to rest", show.link(reverse("timeline-rest", args=[source.id]), "Plan twice and see")),
             ("Files kept out", show.count_text(now.bad_files)),
-            ("Looked at", show.age(source.looked_at_ms, dialect.clock_ms())),
+            ("Looked at", show.age(source.analysed_at_ms, dialect.clock_ms())),
             ("Last file", _newest(source)),
         ],
     )
@@ -239,10 +239,10 @@ def _days(churn: Churn) -> Table:
         rows=[
             (
                 show.moment_text(day.start_ms)[:10],
-                show.size_text(day.came_in),
+                show.size_text(day.arrived_bytes),
                 show.size_text(day.read),
                 show.size_text(day.written),
-                f"{day.read / day.came_in:.1f}" if day.came_in else show.NOTHING,
+                f"{day.read / day.arrived_bytes:.1f}" if day.arrived_bytes else show.NOTHING,
             )
             for day in churn.days
         ],
@@ -279,7 +279,7 @@ def _place(source: DataSource) -> Facts:
 
 def _policy(source: DataSource) -> Facts:
     policy = source.policy
-    rows = [(words.label, setting_text(name, getattr(policy, name))) for name, words in NUMBER_WORDS.items()]
+    rows = [(words.label, setting_text(name, getattr(policy, name))) for name, words in NUMBER_LABELS.items()]
     return Facts(title="Policy", rows=rows)
 
 
@@ -311,7 +311,7 @@ def _changed(detail: dict[str, dict[str, object]]) -> str:
 
 
 def _label(name: str) -> str:
-    return NUMBER_WORDS[name].label if name in NUMBER_WORDS else name.removeprefix("is_").capitalize()
+    return NUMBER_LABELS[name].label if name in NUMBER_LABELS else name.removeprefix("is_").capitalize()
 
 
 def _manifests(source: DataSource) -> Table:

@@ -38,7 +38,7 @@ from webadmin.lanes.tables.models import Chunk, DataSource
 from webadmin.lanes.tables.standing import SourceStanding, standings
 from webadmin.lanes.tables.states import ChunkOutcome, TaskState
 from webadmin.lanes.tables.task_models import Task, TaskChunk
-from webadmin.lanes.tables.timeline_page.task_bars import colour_word, open_needs, state_word
+from webadmin.lanes.tables.timeline_page.task_bars import colour_label, open_needs, state_label
 
 SHOWN = 100
 TASK_TONES = {TaskState.OPEN: "busy", TaskState.DONE: "good", TaskState.SHED: "warn", TaskState.ENDED: "warn"}
@@ -209,13 +209,13 @@ class TaskAdmin(ReadOnlyAdmin):
         return open_needs(Task.objects.select_related("source", "job")).defer("job__spec", "job__result")
 
     def notices(self, row: Task) -> Sequence[Notice]:
-        if row.job is not None and row.state == TaskState.OPEN and state_word(row.job, needs=False) == "parked":
+        if row.job is not None and row.state == TaskState.OPEN and state_label(row.job, needs=False) == "parked":
             return [Notice(tone="bad", text=f"Its job is parked: {row.job.parked_reason}")]
         return []
 
     def sections(self, row: Task) -> Sequence[Section]:
-        told = open_needs(Task.objects.select_related("job")).defer("job__spec", "job__result")
-        needs, holds = told.filter(holds_up__task=row)[:SHOWN], told.filter(needs__needs=row)[:SHOWN]
+        tasks = open_needs(Task.objects.select_related("job")).defer("job__spec", "job__result")
+        needs, holds = tasks.filter(holds_up__task=row)[:SHOWN], tasks.filter(needs__needs=row)[:SHOWN]
         return [
             self._facts(row),
             _tasks_table("After", needs, "Nothing: it shares no segment with another."),
@@ -231,7 +231,7 @@ class TaskAdmin(ReadOnlyAdmin):
                 ("Chunks (UTC)", self.interval(row)),
                 ("State", self.state_cell(row)),
                 ("Job", show.row_link(row.job)),
-                ("Colour", colour_word(row.colour)),
+                ("Colour", colour_label(row.colour)),
                 ("Priority", self.priority_cell(row)),
                 ("Cost", show.size_text(row.cost) + (", runs alone" if row.is_over_limit else "")),
                 ("Planned on", f"{show.counted(row.segment_count, 'segment')}, {show.size_text(row.byte_count)}"),
@@ -269,8 +269,8 @@ class TaskAdmin(ReadOnlyAdmin):
     def state_cell(self, row: Any) -> SafeString:
         if row.state != TaskState.OPEN:
             return show.badge(row.state, TASK_TONES[TaskState(row.state)], row.ended_because)
-        word = state_word(row.job, needs=row.has_needs)
-        return show.note(show.badge(word, JOB_TONES.get(word, "quiet")), colour_word(row.colour))
+        word = state_label(row.job, needs=row.has_needs)
+        return show.note(show.badge(word, JOB_TONES.get(word, "quiet")), colour_label(row.colour))
 
     @display(description="Priority")
     def priority_cell(self, row: Task) -> str:
@@ -292,7 +292,7 @@ def _tasks_table(title: str, tasks: Iterable[Any], empty: str) -> Table:
         rows=[
             (
                 show.row_link(each),
-                state_word(each.job, needs=each.has_needs) if each.state == TaskState.OPEN else each.state,
+                state_label(each.job, needs=each.has_needs) if each.state == TaskState.OPEN else each.state,
                 show.count_text(each.chunk_count),
                 each.cause,
             )

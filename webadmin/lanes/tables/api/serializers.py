@@ -62,7 +62,7 @@ class RegisteredSerializer(serializers.Serializer[Any]):
     start_ms = serializers.IntegerField(allow_null=True)
     end_ms = serializers.IntegerField(allow_null=True)
     replaced = serializers.IntegerField(help_text="files that readers will not see any more")
-    restamped = serializers.IntegerField(help_text="files that stand in another entry now")
+    moved_files = serializers.IntegerField(help_text="files that stand in another entry now")
     files = FileAnswerSerializer(many=True)
     unchecked = serializers.ListField(
         child=serializers.CharField(),

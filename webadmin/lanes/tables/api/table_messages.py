@@ -23,11 +23,11 @@ ROWS_MAX = 1000
 
 def query_of(values: Mapping[str, str]) -> Fields:
     """Return query parameters as fields, with numeric parameters converted."""
-    told: dict[str, Any] = dict(values)
+    data: dict[str, Any] = dict(values)
     for name in ("start_ms", "end_ms", "after"):
-        if name in told:
-            told[name] = _number(name, told[name])
-    return Fields("query", told)
+        if name in data:
+            data[name] = _number(name, data[name])
+    return Fields("query", data)
 
 
 def _number(name: str, text: str) -> int:

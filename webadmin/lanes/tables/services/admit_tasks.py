@@ -61,8 +61,8 @@ def admit_tasks(source: DataSource) -> int:
         return 0
     passed = [(task.name, task.passed_over) for task in admission.passed_over]
     with operation() as run:
-        if not DataSource.objects.filter(id=row.id, turn=row.turn).update(turn=F("turn") + 1):
-            raise StaleSnapshot("a turn was taken, or a job has ended")
+        if not DataSource.objects.filter(id=row.id, revision=row.revision).update(revision=F("revision") + 1):
+            raise StaleSnapshot("a revision was taken, or a job has ended")
         jobs = [f"{name}-D{row.id}" for name in started]
         detail = {"table": str(row), "created": [], "jobs": [], "ended": [], "put_off": [], "started": jobs}
         run.write("plan_timeline", ORDER, target=str(row), detail=detail)

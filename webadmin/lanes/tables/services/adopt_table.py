@@ -35,7 +35,7 @@ from webadmin.lanes.tables.services.read_files import OfferedFile, ReadFile
 from webadmin.lanes.tables.services.register_files import known_files
 from webadmin.lanes.tables.services.settle_failures import quarantine
 from webadmin.lanes.tables.services.sources import NewTable, create_table, find_table
-from webadmin.lanes.tables.services.take_files import FILES_MAX, check_folders, keep_apart, take_files
+from webadmin.lanes.tables.services.take_files import FILES_MAX, check_folders, record_bad_files, take_files
 from webadmin.lanes.tables.states import RegistrationMode, SegmentState
 from webadmin.schedule.services.operation import operation
 
@@ -109,10 +109,10 @@ def _walk(source: DataSource, store: ObjectStore, order: ActionContext, say: Say
     seen: set[str] = set()
     skipped_before = store.usage.skipped()
 
-    def told(count: int, key: str) -> None:
+    def report(count: int, key: str) -> None:
         say(f"{count} objects seen, at {key}")
 
-    for batch in _batches(find_files(store, progress=told)):
+    for batch in _batches(find_files(store, progress=report)):
         seen.update(file.path for file in batch)
         adoption.files += len(batch)
         if order.is_dry_run and adoption.files > DRY_RUN_FILES_MAX:
@@ -203,18 +203,18 @@ def _fitting(
     adoption: Adoption,
 ) -> tuple[tuple[str, ...] | None, list[FoundFile]]:
     """Return the files whose folders have the same partition keys as all others; quarantine the rest."""
-    fitting, strangers = [], []
+    fitting, unknown_files = [], []
     for file in batch:
         try:
             keys = check_partition(file, keys)
         except BadPartition as error:
             offered = OfferedFile(path=file.path, size_bytes=file.size)
-            strangers.append(ReadFile(offered=offered, code=error.code, message=str(error)))
+            unknown_files.append(ReadFile(offered=offered, code=error.code, message=str(error)))
             _note(adoption, file.path, error.code, str(error))
             continue
         fitting.append(file)
-    if strangers and not order.is_dry_run:
-        keep_apart(source, strangers)
+    if unknown_files and not order.is_dry_run:
+        record_bad_files(source, unknown_files)
     return keys, fitting
 
 

@@ -22,8 +22,8 @@ from webadmin.lanes.tables.column_sizes import REASON_MAX
 from webadmin.lanes.tables.models import Chunk, DataSource, Segment
 from webadmin.lanes.tables.policies import granularity_of, mark_dirty, policy_of
 from webadmin.lanes.tables.segment_view import merged, touching
-from webadmin.lanes.tables.services.end_tasks import note_remnants
-from webadmin.lanes.tables.services.register_files import restamp
+from webadmin.lanes.tables.services.end_tasks import schedule_orphan_deletion
+from webadmin.lanes.tables.services.register_files import move_files
 from webadmin.lanes.tables.states import ChunkOutcome, ChunkStanding, SegmentState, TaskState
 from webadmin.lanes.tables.task_models import DiscardedOutput, Task, TaskChunk
 from webadmin.schedule.errors import SourcesChanged
@@ -159,7 +159,7 @@ class _Commit:
                 last_ms=file.max_time_ms,
                 checksum=f"crc32c:{file.crc32c:08x}",
                 made_by=self.task,
-                came_in=self.sequence,
+                added_sequence=self.sequence,
                 created_at_ms=self.now_ms,
             )
             for place, file in enumerate(outputs)
@@ -175,7 +175,7 @@ class _Commit:
             )
             for place, key in enumerate(commit.carried)
         ]
-        restamp(self.source, stamps, self.granularity)
+        move_files(self.source, stamps, self.granularity)
         Chunk.objects.filter(source=self.source, start_ms=commit.start_ms).update(
             state=ChunkStanding.STABLE,
             outputs=sorted(row.id for row in made),
@@ -236,5 +236,5 @@ class _Commit:
             rows_written=sum(one.rows_written for one in chunks),
         )
         Chunk.objects.filter(task=self.task).update(task=None)
-        DataSource.objects.filter(id=self.source.id).update(turn=F("turn") + 1)
-        note_remnants([self.task], self.now_ms)
+        DataSource.objects.filter(id=self.source.id).update(revision=F("revision") + 1)
+        schedule_orphan_deletion([self.task], self.now_ms)

@@ -13,8 +13,8 @@ from webadmin.lanes.tables.models import Chunk
 from webadmin.lanes.tables.states import ChunkOutcome, TaskState
 from webadmin.lanes.tables.task_models import DiscardedOutput, Task, TaskChunk, TaskSegment
 from webadmin.schedule.models import Attempt, Job
-from webadmin.schedule.services.give_blocks_back import end_jobs
 from webadmin.schedule.services.operation import Operation
+from webadmin.schedule.services.return_job_blocks import end_jobs
 
 SWEEP_DELAY_MS = 3_600_000
 """Delay before files left by a run are deleted: a worker that lost its lease may write a little longer."""
@@ -37,7 +37,7 @@ def close_tasks(tasks: Sequence[Task], state: TaskState, *, because: str = "") -
     left = TaskChunk.objects.filter(task__in=ids, is_open=True)
     left.update(is_open=False, outcome=ChunkOutcome.GIVEN_UP, why=because[:REASON_MAX], ended_at_ms=now_ms)
     _release_chunks(ids, because)
-    note_remnants(tasks, now_ms)
+    schedule_orphan_deletion(tasks, now_ms)
 
 
 def _release_chunks(task_ids: Sequence[int], because: str) -> None:
@@ -49,7 +49,7 @@ def _release_chunks(task_ids: Sequence[int], because: str) -> None:
     Chunk.objects.bulk_update(chunks, ["task", "reason"], batch_size=500)
 
 
-def note_remnants(tasks: Sequence[Task], now_ms: int) -> None:
+def schedule_orphan_deletion(tasks: Sequence[Task], now_ms: int) -> None:
     """Schedule the deletion of files that runs without a result may have written, by prefix of output names."""
     ran = Attempt.objects.exclude(outcome=AttemptOutcome.COMPLETED).filter(job__tables_task__in=tasks)
     ids = set(ran.values_list("job__tables_task", flat=True))

@@ -160,7 +160,7 @@ def _hidden(row: DataSource, lost: LostHistory) -> list[Segment]:
         one
         for one in visible
         if one.path not in lost.live
-        and (one.came_in <= row.published or one.made_by_id is not None or one.path in lost.former)
+        and (one.added_sequence <= row.published or one.made_by_id is not None or one.path in lost.former)
     ]
 
 
@@ -171,7 +171,7 @@ def _read_anew(row: DataSource, lost: LostHistory) -> list[Segment]:
         one
         for one in replaced.filter(replaced_in__gt=row.published, replaced_by__isnull=False)
         if one.path in lost.live
-        or (one.came_in > row.published and one.made_by_id is None and one.path not in lost.former)
+        or (one.added_sequence > row.published and one.made_by_id is None and one.path not in lost.former)
     ]
 
 

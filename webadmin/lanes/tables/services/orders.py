@@ -19,7 +19,7 @@ from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOrder, DataSource,
 from webadmin.lanes.tables.policies import chunks_of, granularity_of
 from webadmin.lanes.tables.segment_view import Interval
 from webadmin.lanes.tables.services.register_files import add_files
-from webadmin.lanes.tables.services.take_files import FILES_MAX, read_again, what_is_wrong
+from webadmin.lanes.tables.services.take_files import FILES_MAX, error_columns, read_again
 from webadmin.lanes.tables.states import ChunkOrderKind, RegistrationMode, SegmentState
 from webadmin.schedule.services.operation import OperationOutcome
 
@@ -110,7 +110,7 @@ def release_files(source: DataSource, store: ObjectStore, paths: Sequence[str], 
         dialect.locked(DataSource.objects.filter(id=row.id)).get()
         now_ms = dialect.clock_ms()
         for one in read.refused:
-            held.filter(path=one.offered.path).update(at_ms=now_ms, **what_is_wrong(one))
+            held.filter(path=one.offered.path).update(at_ms=now_ms, **error_columns(one))
         refused = {one.offered.path for one in read.refused}
         found = [each.path for each in held if each.path not in refused]
         former = Segment.objects.filter(id__in=[of_timeline[path] for path in found if path in of_timeline])
@@ -159,7 +159,7 @@ def _look_again(source: DataSource, interval: Interval) -> None:
     """Mark the known chunks of an interval as changed."""
     start, end = interval
     Chunk.objects.filter(source=source, start_ms__gte=start, end_ms__lte=end).update(is_dirty=True)
-    DataSource.objects.filter(id=source.id).update(is_dirty=True, turn=F("turn") + 1)
+    DataSource.objects.filter(id=source.id).update(is_dirty=True, revision=F("revision") + 1)
 
 
 def _record(action: str, source: DataSource, told: ChunksChanged, order: ActionContext) -> None:

@@ -38,7 +38,7 @@ from webadmin.lanes.tables.task_models import Manifest
 
 log = logging.getLogger(__name__)
 
-TURN_MS = 120_000
+LEASE_MS = 120_000
 """Lease of a publisher, after which a killed one is replaced."""
 ROUNDS_MAX = 5
 """Maximum number of attempts of one publisher when the table changes concurrently."""
@@ -91,7 +91,7 @@ def publish_manifest(source: DataSource, store: ObjectStore) -> Published:
 def _take_turn(source: DataSource) -> bool:
     now_ms = dialect.clock_ms()
     free = Q(publisher_until_ms=None) | Q(publisher_until_ms__lt=now_ms)
-    return bool(DataSource.objects.filter(free, id=source.id).update(publisher_until_ms=now_ms + TURN_MS))
+    return bool(DataSource.objects.filter(free, id=source.id).update(publisher_until_ms=now_ms + LEASE_MS))
 
 
 def _sequences(source: DataSource) -> tuple[int, int]:

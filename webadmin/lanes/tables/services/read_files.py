@@ -55,20 +55,20 @@ def read_files(source: DataSource, store: ObjectStore, offered: Sequence[Offered
     granularity = granularity_of(source.policy)
 
     def read(one: OfferedFile) -> ReadFile:
-        told = _read(source, store, one)
-        if told.footer is None:
-            return told
-        low, high = told.footer.min_time_ms, told.footer.max_time_ms
+        result = _read(source, store, one)
+        if result.footer is None:
+            return result
+        low, high = result.footer.min_time_ms, result.footer.max_time_ms
         assert low is not None, "checked"
         assert high is not None, "checked"
         try:
             touched = chunks_of(granularity, low, high + 1)
         except IntervalRefused as error:
             return ReadFile(offered=one, code="times_refused", message=str(error))
-        if told.footer.time_nulls and len(touched) > 1:
-            text = f"{told.footer.time_nulls} rows have no time, and the others lie in {len(touched)} chunks"
+        if result.footer.time_nulls and len(touched) > 1:
+            text = f"{result.footer.time_nulls} rows have no time, and the others lie in {len(touched)} chunks"
             return ReadFile(offered=one, code="times_refused", message=text)
-        return told
+        return result
 
     with ThreadPoolExecutor(max_workers=min(THREADS, len(offered))) as threads:
         return list(threads.map(read, offered))

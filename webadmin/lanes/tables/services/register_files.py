@@ -154,8 +154,8 @@ def known_files(source: DataSource, paths: Sequence[str]) -> dict[str, tuple[int
 
 def is_same(known: tuple[int, str], size_bytes: int, checksum: str) -> bool:
     """Return whether a file equals the registered one of its path; checksums are compared only if both are known."""
-    size, told = known
-    return size == size_bytes and (not checksum or not told or told == checksum)
+    size, known_rows = known
+    return size == size_bytes and (not checksum or not known_rows or known_rows == checksum)
 
 
 def _arrival(
@@ -211,25 +211,25 @@ def _apply(
 ) -> Registered:
     """Write the changes of a call; the table stays locked until the transaction ends."""
     source, sequence = call.source, call.source.sequence + 1
-    told = _told(call, arrival, sequence)
+    registered = _told(call, arrival, sequence)
     hidden = Segment.objects.filter(id__in=arrival.hidden, source=source, state=SegmentState.VISIBLE)
     touched = set(hidden.values_list("start_ms", "end_ms")) | {
         (one.start_ms, one.end_ms) for one in (*arrival.stamps, *arrival.restamped)
     }
     reason = "its interval was dropped" if mode is RegistrationMode.DROP else "its interval was replaced"
     hidden.update(state=SegmentState.REPLACED, replaced_in=sequence, reason=reason)
-    restamp(source, arrival.restamped, call.granularity)
+    move_files(source, arrival.restamped, call.granularity)
     registration = Registration.objects.create(
         source=source,
         mode=mode,
         actor=call.order.actor[:150],
         why=call.order.why[:500],
-        file_count=len(told.added),
+        file_count=len(registered.added),
         byte_count=sum(fact.size_bytes for fact in call.facts.values()),
         row_count=sum(fact.row_count for fact in call.facts.values()),
         refused_count=refused,
-        start_ms=dropped[0] if dropped else told.interval and told.interval[0],
-        end_ms=dropped[1] if dropped else told.interval and told.interval[1],
+        start_ms=dropped[0] if dropped else registered.interval and registered.interval[0],
+        end_ms=dropped[1] if dropped else registered.interval and registered.interval[1],
         sequence=sequence,
         at_ms=call.now_ms,
     )
@@ -244,26 +244,26 @@ def _apply(
         actor=call.order.actor,
         action=f"{mode.value}_files" if dropped is None else "drop_interval",
         target=str(source),
-        detail=_detail(told, registration, call.order),
+        detail=_detail(registered, registration, call.order),
     )
-    return told
+    return registered
 
 
-def _detail(told: Registered, registration: Registration, order: ActionContext) -> dict[str, Any]:
+def _detail(registered: Registered, registration: Registration, order: ActionContext) -> dict[str, Any]:
     return {
         "registration": registration.id,
-        "files": len(told.added),
+        "files": len(registered.added),
         "bytes": registration.byte_count,
         "rows": registration.row_count,
-        "hidden": told.hidden,
-        "restamped": told.restamped,
+        "hidden": registered.hidden,
+        "restamped": registered.restamped,
         "start_ms": registration.start_ms,
         "end_ms": registration.end_ms,
         "why": order.why,
     }
 
 
-def restamp(source: DataSource, stamps: Sequence[Stamp], granularity: Granularity) -> None:
+def move_files(source: DataSource, stamps: Sequence[Stamp], granularity: Granularity) -> None:
     """Move existing files to another place in the timeline, under a version that is unused there."""
     if not stamps:
         return
@@ -299,7 +299,7 @@ def _row(call: _Call, stamp: Stamp, registration: Registration, sequence: int) -
         last_ms=fact.last_ms,
         checksum=fact.checksum,
         registration=registration,
-        came_in=sequence,
+        added_sequence=sequence,
         created_at_ms=call.now_ms,
     )
 
@@ -317,7 +317,7 @@ def _tombstone(call: _Call, interval: Interval, registration: Registration, sequ
         size_bytes=0,
         row_count=0,
         registration=registration,
-        came_in=sequence,
+        added_sequence=sequence,
         created_at_ms=call.now_ms,
     )
 

@@ -15,7 +15,7 @@ from webadmin.base.database import dialect
 from webadmin.lanes.tables.models import DataSource
 from webadmin.lanes.tables.services.clean_table import CleanReport, clean_table
 from webadmin.lanes.tables.services.publish_manifest import publish_manifest, tables_behind
-from webadmin.lanes.tables.services.run_cycle import due_tables, take_turn
+from webadmin.lanes.tables.services.run_cycle import due_tables, run_source_cycle
 from webadmin.lanes.tables.services.settle_failures import FailureReport, failing_tasks, settle_failure
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ def plan_tables(*, count: int = TABLES_PER_ROUND) -> PlanRound:
     for source in due_tables(dialect.clock_ms(), count):
         outcome.tables += 1
         try:
-            report = take_turn(source)
+            report = run_source_cycle(source)
         except LithifyError as error:
             outcome.refused[str(source)] = str(error)
             log.warning("table_not_planned table=%s reason=%s", source, error)

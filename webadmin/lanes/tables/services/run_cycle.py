@@ -22,7 +22,7 @@ from engine.schedule.model import LIVE_STATES, JobState
 from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.column_sizes import REASON_MAX
-from webadmin.lanes.tables.cycle_view import CycleView, looked_json, read_cycle
+from webadmin.lanes.tables.cycle_view import CycleView, analysis_json, read_cycle
 from webadmin.lanes.tables.errors import TableRefused
 from webadmin.lanes.tables.models import Chunk, ChunkOrder, DataSource
 from webadmin.lanes.tables.services.admit_tasks import start_tasks, within_budget
@@ -40,7 +40,7 @@ from webadmin.schedule.services.operation import Operation, operation, room_for
 log = logging.getLogger(__name__)
 
 ACTOR = "control:tables"
-TURNS_MAX = 5
+ATTEMPTS_MAX = 5
 """Maximum number of attempts of a cycle when the table changes concurrently."""
 GONE_WHY = "what it was planned on has changed"
 
@@ -67,20 +67,20 @@ def due_tables(now_ms: int, count: int) -> list[DataSource]:
     """
     at_work = Task.objects.filter(state=TaskState.OPEN).order_by().values("source_id").distinct()
     left = Chunk.objects.filter(WITHOUT_TASK, source=OuterRef("id"))
-    due = Q(is_dirty=True) | Q(look_again_ms__lte=now_ms) | Q(id__in=at_work) | Exists(left)
-    return list(DataSource.objects.filter(due, is_paused=False).order_by("looked_at_ms", "id")[:count])
+    due = Q(is_dirty=True) | Q(recheck_ms__lte=now_ms) | Q(id__in=at_work) | Exists(left)
+    return list(DataSource.objects.filter(due, is_paused=False).order_by("analysed_at_ms", "id")[:count])
 
 
-def take_turn(source: DataSource, *, order: ActionContext | None = None) -> CycleReport:
-    """Run one cycle of a table. Raises StaleSnapshot if concurrent changes exceed ``TURNS_MAX`` attempts."""
+def run_source_cycle(source: DataSource, *, order: ActionContext | None = None) -> CycleReport:
+    """Run one cycle of a table. Raises StaleSnapshot if concurrent changes exceed ``ATTEMPTS_MAX`` attempts."""
     order = order or ActionContext(actor=ACTOR, why="what changed in the timeline")
     intern_shares([(KIND, source.tenant)])
-    for _ in range(TURNS_MAX):
+    for _ in range(ATTEMPTS_MAX):
         try:
             return _turn(source, order)
         except (StaleSnapshot, IntegrityError) as error:  # a concurrent controller, or a job has ended
             log.info("timeline_planned_again table=%s reason=%s", source, error)
-    raise StaleSnapshot(f"{source} changed {TURNS_MAX} times while it was looked at")
+    raise StaleSnapshot(f"{source} changed {ATTEMPTS_MAX} times while it was looked at")
 
 
 def _turn(source: DataSource, order: ActionContext) -> CycleReport:
@@ -102,7 +102,7 @@ def _turn(source: DataSource, order: ActionContext) -> CycleReport:
 def _refuse(source: DataSource, why: str) -> None:
     """Store why nothing is planned; the next change of the table triggers another cycle."""
     DataSource.objects.filter(id=source.id).update(
-        refusal=why[:REASON_MAX], is_dirty=False, looked_at_ms=dialect.clock_ms()
+        refusal=why[:REASON_MAX], is_dirty=False, analysed_at_ms=dialect.clock_ms()
     )
 
 
@@ -137,7 +137,7 @@ class _Applied:
         self.decisions = decisions
         self.order = order
         self.now_ms = view.snapshot.now_ms
-        [self.told] = view.snapshot.sources
+        [self.source_view] = view.snapshot.sources
         self.tasks = dict(view.tasks)
         self.started = within_budget(decisions.started, self._sizes(), view.budget_left)
 
@@ -165,22 +165,29 @@ class _Applied:
 
     def _take_turn(self) -> None:
         """Lock the table. Raises StaleSnapshot on concurrent changes other than registrations."""
-        mine = DataSource.objects.filter(id=self.source.id, turn=self.view.turn)
-        again = [row.look_again_ms for row in self.decisions.rows if row.look_again_ms is not None]
-        later = Chunk.objects.filter(source=self.source, look_again_ms__gt=self.now_ms).order_by("look_again_ms")
-        again += [ms for ms in later.values_list("look_again_ms", flat=True)[:1] if ms is not None]
+        mine = DataSource.objects.filter(id=self.source.id, revision=self.view.revision)
+        again = [row.recheck_ms for row in self.decisions.rows if row.recheck_ms is not None]
+        later = Chunk.objects.filter(source=self.source, recheck_ms__gt=self.now_ms).order_by("recheck_ms")
+        again += [ms for ms in later.values_list("recheck_ms", flat=True)[:1] if ms is not None]
         if not mine.update(
-            turn=F("turn") + 1,
+            revision=F("revision") + 1,
             refusal="",
             is_dirty=self.view.is_rest,
-            looked_at_ms=self.now_ms,
-            look_again_ms=min(again, default=None),
+            analysed_at_ms=self.now_ms,
+            recheck_ms=min(again, default=None),
         ):
-            raise StaleSnapshot("another turn was taken, or a job has ended")
+            raise StaleSnapshot("another revision was taken, or a job has ended")
 
     def _changes_jobs(self) -> bool:
-        told = self.decisions
-        return bool(told.created or told.dissolved or told.cancelled or told.shed or told.raised or self.started)
+        decisions = self.decisions
+        return bool(
+            decisions.created
+            or decisions.dissolved
+            or decisions.cancelled
+            or decisions.shed
+            or decisions.raised
+            or self.started
+        )
 
     def _entry(self, task: PlannedTask) -> dict[str, Any]:
         """Return the log entry of a job."""
@@ -195,11 +202,11 @@ class _Applied:
         }
 
     def _ended(self) -> dict[str, Any]:
-        told = self.decisions
+        decisions = self.decisions
         return {
-            "jobs": [self._job_name(task) for task in told.created],
-            "ended": [self._named(name) for name, _ in (*told.dissolved, *told.cancelled)],
-            "put_off": [self._named(name) for name in told.shed],
+            "jobs": [self._job_name(task) for task in decisions.created],
+            "ended": [self._named(name) for name, _ in (*decisions.dissolved, *decisions.cancelled)],
+            "put_off": [self._named(name) for name in decisions.shed],
             "started": [self._named(name) for name in self.started],
         }
 
@@ -281,7 +288,7 @@ class _Applied:
         )
 
     def _row(self, task: PlannedTask, job: Job, index: int) -> Task:
-        policy = self.told.policy
+        policy = self.source_view.policy
         return Task(
             source=self.source,
             job=job,
@@ -296,7 +303,7 @@ class _Applied:
             priority=task.priority,
             colour=task.colour,
             is_over_limit=task.is_over_limit,
-            is_ordered=any(chunk.start_ms in self.told.urgent for chunk in task.chunks),
+            is_ordered=any(chunk.start_ms in self.source_view.urgent for chunk in task.chunks),
             cause=task.reason[:REASON_MAX],
             shared=sorted({key for chunk in task.chunks for key in (*chunk.shared, *chunk.shared_tombstones)}),
             grid=policy.granularity.fingerprint(),
@@ -321,39 +328,39 @@ class _Applied:
             Chunk.objects.bulk_create([row for row in rows if not row.id], batch_size=500)
         gone = [start for _, start in self.decisions.removed]
         Chunk.objects.filter(source=self.source, start_ms__in=gone, is_dirty=False).delete()
-        seen = [(chunk.id, chunk.changes) for start, chunk in self.view.chunks.items() if start in self.view.looked_at]
+        seen = [(chunk.id, chunk.changes) for start, chunk in self.view.chunks.items() if start in self.view.examined]
         dialect.update_rows(Chunk, ("id", "changes"), (), seen, to={"is_dirty": False}) if seen else None
         if Chunk.objects.filter(source=self.source, is_dirty=True).exists():
             DataSource.objects.filter(id=self.source.id).update(is_dirty=True)
 
     def _chunk(self, row: StoredChunk) -> Chunk:
         """Return the new row of a chunk."""
-        looked, before = row.chunk, self.view.chunks.get(row.chunk.start_ms)
-        is_analysed = (row.source, looked.start_ms) in self._analysed()
-        chunk = before or Chunk(source=self.source, start_ms=looked.start_ms)
-        chunk.end_ms = looked.end_ms
+        planned, before = row.chunk, self.view.chunks.get(row.chunk.start_ms)
+        is_analysed = (row.source, planned.start_ms) in self._analysed()
+        chunk = before or Chunk(source=self.source, start_ms=planned.start_ms)
+        chunk.end_ms = planned.end_ms
         chunk.state = ChunkStanding(row.state.value)
         chunk.fingerprint = row.fp
-        chunk.version = looked.version
-        chunk.segment_count = looked.count
-        chunk.byte_count = looked.bytes
-        chunk.largest_bytes = looked.largest_bytes
-        chunk.digest = looked.digest
-        chunk.priority = looked.priority
-        chunk.cost = looked.cost
-        chunk.looked = looked_json(looked)
+        chunk.version = planned.version
+        chunk.segment_count = planned.count
+        chunk.byte_count = planned.bytes
+        chunk.largest_bytes = planned.largest_bytes
+        chunk.digest = planned.digest
+        chunk.priority = planned.priority
+        chunk.cost = planned.cost
+        chunk.analysis = analysis_json(planned)
         chunk.reason = row.reason[:REASON_MAX]
-        chunk.note = looked.reason[:REASON_MAX] if looked.action is Action.NEUTRAL else ""
+        chunk.note = planned.reason[:REASON_MAX] if planned.action is Action.NEUTRAL else ""
         chunk.task = self.tasks.get(row.task) if row.task else None
         chunk.outputs = list(row.outputs)
         chunk.outputs_fingerprint = row.outputs_fp
         chunk.failures = row.failures
         chunk.is_quarantined = bool(row.quarantined)
         chunk.quarantine_reason = row.quarantined[:REASON_MAX]
-        chunk.look_again_ms = row.look_again_ms
+        chunk.recheck_ms = row.recheck_ms
         chunk.analyses += is_analysed
         if is_analysed:
-            chunk.looked_at_ms = self.now_ms
+            chunk.analysed_at_ms = self.now_ms
         return chunk
 
     def _analysed(self) -> set[tuple[str, int]]:
@@ -361,7 +368,7 @@ class _Applied:
 
     def _end_orders(self) -> None:
         """End "compact now" actions whose chunks have nothing left to compact."""
-        if not self.told.urgent:
+        if not self.source_view.urgent:
             return
         orders = ChunkOrder.objects.filter(source=self.source, kind=ChunkOrderKind.NOW, ended_at_ms=None)
         for order in orders:
@@ -376,6 +383,6 @@ class _Applied:
 
 _WRITTEN = {
     *("end_ms", "state", "fingerprint", "version", "segment_count", "byte_count", "largest_bytes", "digest"),
-    *("priority", "cost", "looked", "reason", "note", "task", "outputs", "outputs_fingerprint", "failures"),
-    *("is_quarantined", "quarantine_reason", "look_again_ms", "analyses", "looked_at_ms"),
+    *("priority", "cost", "analysis", "reason", "note", "task", "outputs", "outputs_fingerprint", "failures"),
+    *("is_quarantined", "quarantine_reason", "recheck_ms", "analyses", "analysed_at_ms"),
 }

@@ -37,7 +37,7 @@ from webadmin.schedule.isolation_stops import FoundBad, stopped_places
 from webadmin.schedule.models import Attempt
 from webadmin.schedule.register import BAD_OUTCOMES, with_last_error
 from webadmin.schedule.services.operation import operation
-from webadmin.schedule.services.stop_isolation import brake
+from webadmin.schedule.services.stop_isolation import isolation_stop_reason
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ TASKS_MAX = 50
 """Maximum number of failing tasks that one round examines."""
 FAILED_TASKS_MAX = 2
 """Consecutive failed tasks of a chunk, each after all its runs, until the chunk is quarantined."""
-ALL_SOUND = "each of its files can be read alone: the merge itself fails, or the worker"
+ALL_READABLE = "each of its files can be read alone: the merge itself fails, or the worker"
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class FailureReport:
 
     quarantined: dict[str, str] = field(default_factory=dict)
     failed: list[int] = field(default_factory=list)
-    left_alone: int = 0
+    not_examined: int = 0
     unread: dict[str, str] = field(default_factory=dict)
     stopped: dict[str, str] = field(default_factory=dict)
 
@@ -88,7 +88,7 @@ def settle_failure(
     for segment in _suspects(task, is_over=is_over):
         try:
             error = read_alone(segment, store)
-        except StorageError as trouble:  # the file itself may be sound
+        except StorageError as trouble:  # the file itself may be readable
             report.unread[segment.path] = str(trouble)
             is_complete = False
             continue
@@ -96,16 +96,16 @@ def settle_failure(
             bad.append((segment, error))
     if bad:
         found = [FoundBad(type(error).__name__, segment.created_at_ms) for segment, error in bad]
-        if why := brake(KIND, str(task.source), found, order):
+        if why := isolation_stop_reason(KIND, str(task.source), found, order):
             report.stopped[str(task.source)] = why
             return
         _keep_out(task, bad, order)
         report.quarantined |= {segment.path: str(error) for segment, error in bad}
     elif is_over and is_complete:
-        report.left_alone += _fail(task, order)
+        report.not_examined += _fail(task, order)
         report.failed.append(task.id)
     elif is_complete:
-        Task.objects.filter(id=task.id).update(verified_token=task.job.token, finding=ALL_SOUND)
+        Task.objects.filter(id=task.id).update(verified_token=task.job.token, finding=ALL_READABLE)
 
 
 def _suspects(task: Task, *, is_over: bool) -> list[Segment]:
@@ -202,7 +202,7 @@ def quarantine(source: DataSource, bad: Sequence[tuple[Segment, BadObject]], tas
                 "at_ms": now_ms,
             },
         )
-    DataSource.objects.filter(id=source.id).update(sequence=sequence, turn=F("turn") + 1)
+    DataSource.objects.filter(id=source.id).update(sequence=sequence, revision=F("revision") + 1)
     granularity: Granularity = granularity_of(Policy.objects.get(source=source))
     mark_dirty(source, granularity, {(segment.start_ms, segment.end_ms) for segment, _ in bad})
 
@@ -239,5 +239,5 @@ def _fail(task: Task, order: ActionContext) -> int:
         over = chunks.filter(failures__gte=FAILED_TASKS_MAX)
         Chunk.objects.filter(source=source, start_ms__in=starts).update(is_dirty=True)
         count = over.update(state=ChunkStanding.DEFERRED, is_quarantined=True, quarantine_reason=why)
-        DataSource.objects.filter(id=source.id).update(turn=F("turn") + 1, is_dirty=True)
+        DataSource.objects.filter(id=source.id).update(revision=F("revision") + 1, is_dirty=True)
     return count

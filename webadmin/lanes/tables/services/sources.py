@@ -149,7 +149,7 @@ def alter_table(source: DataSource, changes: Mapping[str, Any], *, order: Action
             return different
         policy.save()
         DataSource.objects.filter(id=row.id).update(
-            is_dirty=True, turn=F("turn") + 1, is_paused=different.get("is_paused", row.is_paused)
+            is_dirty=True, revision=F("revision") + 1, is_paused=different.get("is_paused", row.is_paused)
         )
         if (policy.granularity, policy.time_zone, policy.origin_ms) != old_grid:
             regrid(row, policy)

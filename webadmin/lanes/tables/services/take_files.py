@@ -37,7 +37,7 @@ from webadmin.lanes.tables.states import RegistrationMode
 FILES_MAX = 1000
 """Maximum number of files per call: their footers are read while the client waits."""
 
-KEPT_APART = ("schema_conflict", "times_refused")
+RECORDED_AS_BAD = ("schema_conflict", "times_refused")
 """Refusals that are recorded beside damaged files: these files hold rows that are missing from the table."""
 
 
@@ -52,8 +52,8 @@ class FileAnswer:
 
     def to_json(self) -> dict[str, str]:
         """Return the result in the form that API and command show."""
-        told = {"path": self.path, "status": self.status}
-        return told | ({"code": self.code, "message": self.message} if self.code else {})
+        data = {"path": self.path, "status": self.status}
+        return data | ({"code": self.code, "message": self.message} if self.code else {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,11 +120,11 @@ def take_files(
         if registered is not None and one.offered.path in registered.known:
             status = "known"  # a concurrent call was first
         answers[place] = FileAnswer(path=one.offered.path, status=status)
-    bad = tuple(one for one in read.values() if one.is_damaged or one.code in KEPT_APART)
+    bad = tuple(one for one in read.values() if one.is_damaged or one.code in RECORDED_AS_BAD)
     if keeps_bad and not order.is_dry_run:
-        keep_apart(source, bad)
-    told = tuple(answers[place] for place in range(len(offered)))
-    return Taken(answers=told, registered=registered, bad=bad, unchecked=unchecked)
+        record_bad_files(source, bad)
+    result = tuple(answers[place] for place in range(len(offered)))
+    return Taken(answers=result, registered=registered, bad=bad, unchecked=unchecked)
 
 
 def check_folders(
@@ -238,14 +238,14 @@ def _facts(one: ReadFile) -> FileFacts:
     )
 
 
-def what_is_wrong(one: ReadFile) -> dict[str, Any]:
+def error_columns(one: ReadFile) -> dict[str, Any]:
     """Return the columns of a bad file's row that describe its error."""
     error = one.error or BadObject("file", -1, one.message, one.offered.path)
     name = type(error).__name__ if one.error else one.code
     return {"error_class": name, "message": error.reason, "place": error.section[:200], "offset": error.offset}
 
 
-def keep_apart(source: DataSource, bad: Sequence[ReadFile]) -> int:
+def record_bad_files(source: DataSource, bad: Sequence[ReadFile]) -> int:
     """Record bad files, once each; return how many are new."""
     new, now_ms = 0, dialect.clock_ms()
     for one in bad:
@@ -253,7 +253,7 @@ def keep_apart(source: DataSource, bad: Sequence[ReadFile]) -> int:
         try:
             with transaction.atomic():
                 BadFile.objects.create(
-                    source=source, path=one.offered.path, size_bytes=size, at_ms=now_ms, **what_is_wrong(one)
+                    source=source, path=one.offered.path, size_bytes=size, at_ms=now_ms, **error_columns(one)
                 )
         except IntegrityError:
             continue

@@ -12,7 +12,7 @@ from django.db.models import Count, F, Max, Min, Q, Sum
 
 from webadmin.lanes.tables.models import Chunk, DataSource
 from webadmin.lanes.tables.states import ChunkStanding
-from webadmin.lanes.tables.timeline_page.asked import Stretch
+from webadmin.lanes.tables.timeline_page.query_parameters import Stretch
 
 COLUMNS_MAX = 400
 _MINUTE_MS = 60_000

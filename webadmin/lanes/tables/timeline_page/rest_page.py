@@ -56,31 +56,33 @@ def _notices(found: Preview) -> list[Notice]:
     if found.from_ms is not None:
         text = f"A sample: the newest {show.count_text(found.segments)} segments, from {format_time(found.from_ms)} on."
         notices.append(Notice(tone="quiet", text=text))
-    if not found.told.is_fix_point:
-        chunks = show.counted(len(found.told.again), "chunk")
+    if not found.forecast.is_fix_point:
+        chunks = show.counted(len(found.forecast.again), "chunk")
         text = f"No: when all that is planned now were done, the next plan would rewrite {chunks} again."
         return [*notices, Notice(tone="bad", text=text)]
-    what = f"after {show.counted(len(found.told.plan.tasks), 'task')}" if found.told.plan.tasks else "it rests now"
+    what = (
+        f"after {show.counted(len(found.forecast.plan.tasks), 'task')}" if found.forecast.plan.tasks else "it rests now"
+    )
     return [*notices, Notice(tone="good", text=f"Yes, {what}: the plan after that is empty.")]
 
 
 def _plan(source: DataSource, found: Preview) -> Facts:
-    told = found.told
+    forecast = found.forecast
     return Facts(
         title="The plan now",
         rows=[
             ("Table", timeline_link(source, str(source))),
-            ("Tasks", show.count_text(len(told.plan.tasks))),
-            ("Chunks rewritten", f"{show.count_text(told.chunks)} of {show.count_text(len(told.plan.chunks))}"),
-            ("Segments", f"{show.count_text(told.segments_in)} become {show.count_text(told.segments_out)}"),
-            ("Bytes", show.size_text(told.bytes_in)),
-            ("Cost", show.size_text(told.cost)),
+            ("Tasks", show.count_text(len(forecast.plan.tasks))),
+            ("Chunks rewritten", f"{show.count_text(forecast.chunks)} of {show.count_text(len(forecast.plan.chunks))}"),
+            ("Segments", f"{show.count_text(forecast.segments_in)} become {show.count_text(forecast.segments_out)}"),
+            ("Bytes", show.size_text(forecast.bytes_in)),
+            ("Cost", show.size_text(forecast.cost)),
         ],
     )
 
 
 def _again(source: DataSource, found: Preview) -> Table:
-    again = found.told.again
+    again = found.forecast.again
     return Table(
         title="Rewritten again by the plan after it",
         headers=("Chunk (UTC)", "Why"),

@@ -11,7 +11,7 @@ from webadmin.adminkit import formatting as show
 from webadmin.lanes.tables.models import ChunkOrder, DataSource
 from webadmin.lanes.tables.states import TaskState
 from webadmin.lanes.tables.task_models import Task, TaskDependency
-from webadmin.lanes.tables.timeline_page.asked import Stretch
+from webadmin.lanes.tables.timeline_page.query_parameters import Stretch
 from webadmin.schedule.models import Job
 
 TASKS_MAX = 200
@@ -36,7 +36,7 @@ def open_needs(tasks: QuerySet[Task]) -> QuerySet[Task]:
     return tasks.annotate(has_needs=Exists(needed))
 
 
-def colour_word(colour: int) -> str:
+def colour_label(colour: int) -> str:
     """Return the colour of a task: red tasks may run at once, black ones wait for tasks that share a segment."""
     return "red" if not colour else "black" if colour == 1 else f"black {colour}"
 
@@ -57,7 +57,7 @@ def read_bars(source: DataSource, stretch: Stretch) -> dict[str, Any]:
 _OVER = [TaskState.DONE, TaskState.SHED, TaskState.ENDED]
 
 
-def state_word(job: Job | None, *, needs: bool) -> str:
+def state_label(job: Job | None, *, needs: bool) -> str:
     """Return the displayed state of an open task with this job.
 
     The job of a task that waits for room is blocked too, but only a task that ``needs`` others to end is shown as
@@ -74,8 +74,8 @@ def _bar(task: Task, needs: list[int]) -> dict[str, Any]:
         "id": task.id,
         "start_ms": task.start_ms,
         "end_ms": task.end_ms,
-        "state": state_word(task.job, needs=bool(needs)),
-        "colour": colour_word(task.colour),
+        "state": state_label(task.job, needs=bool(needs)),
+        "colour": colour_label(task.colour),
         "needs": needs,
         "chunks": task.chunk_count,
         "segments": task.segment_count,

@@ -19,8 +19,13 @@ from webadmin.adminkit.actions import ActionAdmin
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.admin.chunk_sections import chunk_notices, chunk_sections
 from webadmin.lanes.tables.models import Chunk, DataSource
-from webadmin.lanes.tables.timeline_page.asked import AskedWrongly, asked_chunk, asked_stretch, whole_timeline
 from webadmin.lanes.tables.timeline_page.columns import read_columns
+from webadmin.lanes.tables.timeline_page.query_parameters import (
+    InvalidTimelineQuery,
+    requested_chunk,
+    requested_stretch,
+    whole_timeline,
+)
 from webadmin.lanes.tables.timeline_page.readers import visible_sources
 from webadmin.lanes.tables.timeline_page.task_bars import read_bars, read_orders
 
@@ -78,10 +83,10 @@ def refusal(code: str, message: str, following: str, *, status: int) -> HttpResp
 def timeline_data(request: HttpRequest, source: DataSource) -> HttpResponse:
     """Return the content of an interval as JSON: columns of chunks, tasks, actions."""
     try:
-        stretch = asked_stretch(source, request.GET)
-    except AskedWrongly as error:
+        stretch = requested_stretch(source, request.GET)
+    except InvalidTimelineQuery as error:
         return refusal("asked_wrongly", str(error), "Show everything instead.", status=400)
-    told: dict[str, Any] = {
+    data: dict[str, Any] = {
         "as_of_ms": dialect.clock_ms(),
         "segment_bytes_max": source.policy.segment_bytes_max,
         "segment_bytes_words": show.size_text(source.policy.segment_bytes_max),
@@ -91,9 +96,9 @@ def timeline_data(request: HttpRequest, source: DataSource) -> HttpResponse:
     }
     whole = whole_timeline(source)
     if stretch is None or whole is None:
-        return JsonResponse(told | {"whole": None})
+        return JsonResponse(data | {"whole": None})
     return JsonResponse(
-        told
+        data
         | {
             "whole": [whole.start_ms, whole.end_ms],
             "stretch": [stretch.start_ms, stretch.end_ms],
@@ -117,7 +122,7 @@ def chunk_links(request: HttpRequest, chunk: Chunk) -> list[tuple[str, str]]:
 @_answer
 def timeline_chunk(request: HttpRequest, source: DataSource, start_ms: str) -> HttpResponse:
     """Return the sections of one chunk as an HTML fragment."""
-    chunk = asked_chunk(source, start_ms)
+    chunk = requested_chunk(source, start_ms)
     if chunk is None:
         following = "It may have gone with its data: ask again."
         return refusal("unknown_chunk", "no chunk begins there", following, status=404)

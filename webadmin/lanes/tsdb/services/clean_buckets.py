@@ -40,7 +40,7 @@ def clean_bucket(bucket: Bucket, store: ObjectStore) -> CleanReport:
     if not bucket.is_paused:
         now_ms, batches = dialect.clock_ms(), DeletionBatches()
         _delete_marked(bucket, store, now_ms, report, batches)
-        for folder in Folder.objects.filter(bucket=bucket).select_related("bucket").defer("looked"):
+        for folder in Folder.objects.filter(bucket=bucket).select_related("bucket").defer("examined"):
             _delete_partials(folder, store, now_ms, report, batches)
     return report
 
@@ -54,7 +54,7 @@ def _delete_marked(
     )
     for block in (
         due.select_related("tenant__folder")
-        .defer("meta", "files", "tenant__folder__looked", "tenant__slots")
+        .defer("meta", "files", "tenant__folder__examined", "tenant__slots")
         .order_by("marked_at_ms", "id")[:BLOCKS_MAX]
     ):
         folder = block.tenant.folder.name

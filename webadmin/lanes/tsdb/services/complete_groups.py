@@ -103,8 +103,8 @@ def _check_sources(completions: Sequence[Completion]) -> None:
 
 def _check_samples(groups: Sequence[int]) -> None:
     written, owned = samples_written(groups), samples_owned(groups)
-    if lying := [group for group in groups if written[group] > owned[group]]:
-        raise SourcesChanged(f"the parts of groups {lying} have more samples than their sources")
+    if overcounted := [group for group in groups if written[group] > owned[group]]:
+        raise SourcesChanged(f"the parts of groups {overcounted} have more samples than their sources")
 
 
 def _result_row(one: Completion, group: Group, now_ms: int) -> Block:

@@ -9,8 +9,8 @@ from webadmin.base.database import dialect
 from webadmin.lanes.tsdb.models import REASON_MAX, Block, BucketTenant, Group
 from webadmin.lanes.tsdb.states import BlockState, GroupState
 from webadmin.schedule.models import Job
-from webadmin.schedule.services.give_blocks_back import end_jobs
 from webadmin.schedule.services.operation import Operation
+from webadmin.schedule.services.return_job_blocks import end_jobs
 
 
 def jobs_of(groups: Sequence[Group]) -> list[Job]:

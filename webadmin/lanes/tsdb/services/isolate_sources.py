@@ -29,8 +29,8 @@ from engine.schedule.model import JobState, ParkedKind
 from engine.storage import ObjectStore, StorageError
 from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
+from webadmin.lanes.tsdb.backoff import again_at_ms
 from webadmin.lanes.tsdb.models import REASON_MAX, Block, Group, Part
-from webadmin.lanes.tsdb.patience import again_at_ms
 from webadmin.lanes.tsdb.services.quarantine_sources import BadSource, of_place, quarantine_sources
 from webadmin.lanes.tsdb.states import BlockState, GroupState
 from webadmin.schedule.isolation_stops import stopped_places
@@ -46,17 +46,17 @@ BYTES_PER_ROUND = 32 << 30
 """Bytes read per round, or one block if it is larger: this keeps a round within minutes."""
 SCRATCH = "scratch"
 """Folder below LITHIFY_HOME for downloaded blocks."""
-ALL_SOUND = "each of its sources can be read alone: the merge itself fails, or the worker; see its last error"
+ALL_READABLE = "each of its sources can be read alone: the merge itself fails, or the worker; see its last error"
 
 OpenStore = Callable[[str], ObjectStore]
 
 
 @dataclass(slots=True)
 class IsolationReport:
-    """Result of a round: blocks quarantined with their errors, groups whose sources are all sound, blocks not read."""
+    """Result of a round: blocks quarantined with their errors, groups with only readable sources, blocks not read."""
 
     quarantined: dict[str, str] = field(default_factory=dict)
-    sound: list[int] = field(default_factory=list)
+    readable: list[int] = field(default_factory=list)
     unread: dict[str, str] = field(default_factory=dict)
     bytes_read: int = 0
 
@@ -71,7 +71,7 @@ def isolate_sources(stores: OpenStore, *, order: ActionContext | None = None) ->
     report = IsolationReport()
     for job in _failing_jobs():
         related = Part.objects.select_related("group__tenant__bucket", "group__tenant__folder")
-        part = related.defer("group__tenant__folder__looked", "group__tenant__slots").get(job=job)
+        part = related.defer("group__tenant__folder__examined", "group__tenant__slots").get(job=job)
         if part.group.state != GroupState.OPEN:  # another partition of the group had a bad source
             continue
         try:
@@ -96,7 +96,7 @@ def _failing_jobs() -> list[Job]:
     jobs = Job.objects.filter(lane=KIND, tsdb_part__group__state=GroupState.OPEN)
     for place in stopped_places(KIND):
         jobs = jobs.exclude(of_place(place, "tsdb_part__group__tenant"))
-    jobs = jobs.filter(tsdb_part__verified_token__lt=F("token"), tsdb_part__look_again_at_ms__lte=dialect.clock_ms())
+    jobs = jobs.filter(tsdb_part__verified_token__lt=F("token"), tsdb_part__recheck_at_ms__lte=dialect.clock_ms())
     parked = jobs.filter(is_kind(ParkedKind.EVICTED), state=JobState.PARKED)
     waiting = jobs.filter(state=JobState.WAITING, failures__gt=0)
     return [*parked.order_by("id")[:JOBS_MAX], *waiting.order_by("id")[:JOBS_MAX]]
@@ -115,8 +115,8 @@ def _look_at(
 ) -> None:
     group = part.group
     bad: list[BadSource] = []
-    sound = list(part.looked["sound"]) if part.looked.get("token") == job.token else []
-    left = [block for block in suspects if block.ulid not in sound]
+    readable = list(part.examined["readable"]) if part.examined.get("token") == job.token else []
+    left = [block for block in suspects if block.ulid not in readable]
     is_unread = False
     met_only_copied = _last_reason(job).get("error_class") == OnlyCopied.__name__
     for number, block in enumerate(left):
@@ -131,34 +131,34 @@ def _look_at(
                 budget_bytes=job.spec["task_memory_bytes"],
                 is_merged_by_time=met_only_copied and _has_company(block, group),
             )
-        except (StorageError, ScratchFull, OSError) as trouble:  # the block itself may be sound
+        except (StorageError, ScratchFull, OSError) as trouble:  # the block itself may be readable
             report.unread[block.ulid] = str(trouble)
             log.warning("source_not_read block=%s reason=%s", block.ulid, trouble)
             is_unread = True
             continue
         report.bytes_read += block.size_bytes
         if error is None:
-            sound.append(block.ulid)
+            readable.append(block.ulid)
         else:
             bad.append(BadSource(block=block, error=error))
     else:
         left = []
-    Part.objects.filter(id=part.id).update(looked={"token": job.token, "sound": sound})
+    Part.objects.filter(id=part.id).update(examined={"token": job.token, "readable": readable})
     if bad:
         report.quarantined |= {one.block.ulid: str(one.error) for one in quarantine_sources(group, job, bad, order)}
     elif is_unread:
         _look_later(part)
     elif not left:
-        report.sound.append(group.id)
+        report.readable.append(group.id)
         _tick_off(part, job)
-        finding = ALL_SOUND if job.state == JobState.PARKED else ""
+        finding = ALL_READABLE if job.state == JobState.PARKED else ""
         Group.objects.filter(id=group.id).update(finding=finding[:REASON_MAX])
 
 
 def _tick_off(part: Part, job: Job) -> None:
     """Record that the job's last failure was examined."""
     Part.objects.filter(id=part.id, verified_token__lt=job.token).update(
-        verified_token=job.token, looked={}, unread=0, look_again_at_ms=0
+        verified_token=job.token, examined={}, unread=0, recheck_at_ms=0
     )
 
 
@@ -166,7 +166,7 @@ def _look_later(part: Part) -> None:
     """Back off reading the partition's sources."""
     unread = part.unread + 1
     at_ms = again_at_ms(dialect.clock_ms(), unread)
-    Part.objects.filter(id=part.id).update(unread=unread, look_again_at_ms=at_ms)
+    Part.objects.filter(id=part.id).update(unread=unread, recheck_at_ms=at_ms)
 
 
 def _has_company(block: Block, group: Group) -> bool:

@@ -25,8 +25,8 @@ from engine.schedule.priority import job_priority_ms
 from engine.storage import ObjectStore, StorageError
 from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
+from webadmin.lanes.tsdb.backoff import again_at_ms, error_text
 from webadmin.lanes.tsdb.models import REASON_MAX, Block, BucketTenant, Group, OutboxStep, Part
-from webadmin.lanes.tsdb.patience import again_at_ms, in_words
 from webadmin.lanes.tsdb.planning_view import partial_uploads, read_blocks, read_taken
 from webadmin.lanes.tsdb.policies import allows_partitions, layout_of, policy_of
 from webadmin.lanes.tsdb.services.scan_buckets import end_groups
@@ -73,7 +73,7 @@ def plan_tenant(tenant: BucketTenant, store: ObjectStore, *, order: ActionContex
     if not order.is_dry_run:
         report.duplicates = _mark_duplicates(plan, tenant, now_ms)
         is_all = _make_groups(plan.groups, tenant, now_ms, order, report)
-        _note(tenant, plan, now_ms, again_ms=plan.look_again_ms if is_all else now_ms + PLAN_AGAIN_MS)
+        _note(tenant, plan, now_ms, again_ms=plan.recheck_ms if is_all else now_ms + PLAN_AGAIN_MS)
     else:
         report.jobs = [group.job_name(part) for group in plan.groups for part in group.group_partitions()]
     return report
@@ -95,7 +95,7 @@ def _give_up_cut_groups(tenant: BucketTenant) -> None:
 def note_failure(tenant: BucketTenant, error: Exception) -> str:
     """Record that planning a tenant failed and back off; return the reason why it is not planned."""
     failures = tenant.failures + 1
-    why = f"its plan broke off: {in_words(error)}"[:REASON_MAX]
+    why = f"its plan broke off: {error_text(error)}"[:REASON_MAX]
     at_ms = again_at_ms(dialect.clock_ms(), failures)
     BucketTenant.objects.filter(id=tenant.id).update(
         failures=failures, refusal=why, refused_until_ms=at_ms, plan_at_ms=at_ms
@@ -106,7 +106,7 @@ def note_failure(tenant: BucketTenant, error: Exception) -> str:
 def due_tenants(now_ms: int, count: int) -> list[BucketTenant]:
     """Return tenants whose plan is due, the longest overdue first."""
     due = BucketTenant.objects.filter(plan_at_ms__lte=now_ms, folder__scanned_at_ms__isnull=False)
-    related = due.select_related("bucket", "folder").defer("folder__looked", "slots")
+    related = due.select_related("bucket", "folder").defer("folder__examined", "slots")
     return list(related.order_by("plan_at_ms", "id")[:count])
 
 
@@ -140,7 +140,7 @@ def _plan(tenant: BucketTenant, store: ObjectStore, now_ms: int) -> IntervalPlan
         found = fresh_foreign_markers(store, layout_of(tenant.bucket), tenant.folder.name, ulids, now_s=now_ms / 1000)
     except StorageError as error:
         why = f"the bucket did not say whether another compactor is at work: {error}"
-        return IntervalPlan(tenant=tenant.name, refusal=why, look_again_ms=now_ms + REFUSED_AGAIN_MS)
+        return IntervalPlan(tenant=tenant.name, refusal=why, recheck_ms=now_ms + REFUSED_AGAIN_MS)
     visits = [
         VisitMark(
             place=visit.key,

@@ -20,7 +20,7 @@ from webadmin.schedule.isolation_stops import FoundBad
 from webadmin.schedule.models import Job
 from webadmin.schedule.register import NAMES_MAX
 from webadmin.schedule.services.operation import OperationOutcome, operation
-from webadmin.schedule.services.stop_isolation import brake
+from webadmin.schedule.services.stop_isolation import isolation_stop_reason
 
 MARKED_BY = "Lithify cannot read it"
 
@@ -40,7 +40,7 @@ def quarantine_sources(group: Group, job: Job, bad: Sequence[BadSource], order: 
     bad: that indicates a fault of the store, and an operator decides.
     """
     found = [FoundBad(type(one.error).__name__, one.block.found_at_ms) for one in bad]
-    if brake(KIND, place_of(group.tenant), found, order):
+    if isolation_stop_reason(KIND, place_of(group.tenant), found, order):
         return []
     with operation() as run:
         if not Group.objects.filter(id=group.id, state=GroupState.OPEN).exists():
@@ -129,13 +129,13 @@ def release_sources(blocks: Sequence[str], *, everything: bool = False, order: A
     with operation() as run:
         rows = list(held)
         run.write("release_sources", order, target=f"{len(rows)} blocks", detail={"blocks": found})
-        _let_in(rows, order)
+        _release_sources(rows, order)
     return OperationOutcome(
         action="release_sources", is_dry_run=False, changed=tuple(found), left=left, command_indexes=(run.index,)
     )
 
 
-def _let_in(rows: Sequence[BlockQuarantine], order: ActionContext) -> None:
+def _release_sources(rows: Sequence[BlockQuarantine], order: ActionContext) -> None:
     now_ms = dialect.clock_ms()
     BlockQuarantine.objects.filter(id__in=[row.id for row in rows]).update(
         released_at_ms=now_ms, released_by=order.actor[:150], release_why=order.why[:REASON_MAX]

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from engine.core.errors import LithifyError
 from engine.storage import ObjectStore
 from webadmin.base.database import dialect
+from webadmin.lanes.tsdb.backoff import error_text
 from webadmin.lanes.tsdb.models import Bucket
-from webadmin.lanes.tsdb.patience import in_words
 from webadmin.lanes.tsdb.services.clean_buckets import CleanReport, clean_bucket
 from webadmin.lanes.tsdb.services.plan_tenants import PlanReport, due_tenants, note_failure, plan_tenant
 from webadmin.lanes.tsdb.services.scan_buckets import ScanReport, scan_bucket
@@ -40,7 +40,7 @@ def scan_buckets(stores: OpenStore) -> ScanRound:
         try:
             outcome.found[bucket.name] = scan_bucket(bucket, stores(bucket.url))
         except Exception as error:  # noqa: BLE001  logged with its traceback
-            outcome.failed[bucket.name] = in_words(error)
+            outcome.failed[bucket.name] = error_text(error)
             _say("bucket_not_scanned", bucket.name, error)
     return outcome
 

@@ -18,9 +18,9 @@ from engine.lanes.tsdb.buckets.scan import scan_folder
 from engine.storage import ObjectStore, StorageError
 from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
+from webadmin.lanes.tsdb.backoff import again_at_ms, error_text
 from webadmin.lanes.tsdb.block_columns import block_columns
 from webadmin.lanes.tsdb.models import REASON_MAX, Block, Bucket, BucketTenant, Folder, Group
-from webadmin.lanes.tsdb.patience import again_at_ms, in_words
 from webadmin.lanes.tsdb.policies import layout_of
 from webadmin.lanes.tsdb.services.dissolve_groups import dissolve_groups, jobs_of
 from webadmin.lanes.tsdb.states import BlockState
@@ -64,9 +64,9 @@ def scan_bucket(bucket: Bucket, store: ObjectStore, *, deep: bool = False) -> Sc
     try:
         found = layout_of(bucket).folders(store)
         to_list = _to_list(bucket)
-        left_alone = _left_alone(bucket)
+        in_backoff = _in_backoff(bucket)
         for name in found.folders:
-            if name not in left_alone:
+            if name not in in_backoff:
                 _scan_one(bucket, name, store, deep or name == to_list, name in found.deleted, report)
     except StorageError as error:
         Bucket.objects.filter(id=bucket.id).update(scan_error=str(error)[:REASON_MAX])
@@ -83,7 +83,7 @@ def _to_list(bucket: Bucket) -> str | None:
     return folders.order_by("listed_at_ms", "id").values_list("name", flat=True).first()
 
 
-def _left_alone(bucket: Bucket) -> set[str]:
+def _in_backoff(bucket: Bucket) -> set[str]:
     """Return the folders in back-off after failed scans."""
     folders = Folder.objects.filter(bucket=bucket, again_at_ms__gt=dialect.clock_ms())
     return set(folders.values_list("name", flat=True))
@@ -100,7 +100,7 @@ def _scan_one(bucket: Bucket, name: str, store: ObjectStore, deep: bool, is_dele
         log.exception("folder_not_scanned bucket=%s folder=%s", bucket.name, name)
         failures = folder.failures + 1
         Folder.objects.filter(id=folder.id).update(
-            trouble=in_words(error)[:REASON_MAX],
+            trouble=error_text(error)[:REASON_MAX],
             failures=failures,
             again_at_ms=again_at_ms(dialect.clock_ms(), failures),
         )
@@ -135,7 +135,7 @@ def take_scan(folder: Folder, scan: FolderScan) -> None:
         changed |= _take_blocks((*scan.appeared, *scan.completed), tenants, now_ms, folder.bucket)
         changed |= _take_marks(scan, folder)
     changed |= _take_losses(folder, scan)
-    looked = {
+    examined = {
         "partial": [asdict(one) for one in scan.partial],
         "bad": [
             {"ulid": one.ulid, "error_class": type(one.error).__name__, "message": str(one.error)[:REASON_MAX]}
@@ -146,7 +146,7 @@ def take_scan(folder: Folder, scan: FolderScan) -> None:
     }
     with transaction.atomic():
         Folder.objects.filter(id=folder.id).update(
-            looked=looked, scanned_at_ms=now_ms, bad=len(scan.bad), partial=len(scan.partial)
+            examined=examined, scanned_at_ms=now_ms, bad=len(scan.bad), partial=len(scan.partial)
         )
         BucketTenant.objects.filter(folder=folder).exclude(is_deleted=scan.is_tenant_deleted).update(
             is_deleted=scan.is_tenant_deleted, plan_at_ms=0
@@ -156,19 +156,19 @@ def take_scan(folder: Folder, scan: FolderScan) -> None:
 
 def _kept(mark: Mark) -> dict[str, Any]:
     """Return the stored form of a mark, truncated: marks of other writers may have any length."""
-    told = {name: text[:REASON_MAX] for name, text in asdict(mark).items() if name in ("reason", "details", "fault")}
-    return asdict(mark) | told
+    texts = {name: text[:REASON_MAX] for name, text in asdict(mark).items() if name in ("reason", "details", "fault")}
+    return asdict(mark) | texts
 
 
 def _known(folder: Folder) -> KnownFolder:
     """Return what earlier scans of a folder recorded."""
     complete = Block.objects.filter(tenant__folder=folder, visible_at_ms__isnull=False, state__in=PRESENT)
-    looked = folder.looked
-    marks = [Mark(**{**mark, "kind": MarkKind(mark["kind"])}) for mark in looked.get("marks", [])]
+    examined = folder.examined
+    marks = [Mark(**{**mark, "kind": MarkKind(mark["kind"])}) for mark in examined.get("marks", [])]
     return KnownFolder(
         complete=frozenset(complete.order_by().values_list("ulid", flat=True)),
-        partial=frozenset(one["ulid"] for one in looked.get("partial", [])),
-        bad=frozenset(one["ulid"] for one in looked.get("bad", [])),
+        partial=frozenset(one["ulid"] for one in examined.get("partial", [])),
+        bad=frozenset(one["ulid"] for one in examined.get("bad", [])),
         marks={mark.key: mark for mark in marks},
     )
 

@@ -32,7 +32,7 @@ INDEX_AGE_MS = 15 * 60_000
 """Age after which an index is written again without changes: readers reject an index older than 1 h."""
 INDEXES_PER_ROUND = 20
 """Maximum number of indexes per round that are written because of their age, oldest first. Spreads the load."""
-INDEX_TURN_MS = 30_000
+INDEX_LEASE_MS = 30_000
 """Lease of an index writer; it expires if the writer was killed."""
 INDEX_AGAIN_MS = 60_000
 """Delay before a failed index is written again; others of the same age come first."""
@@ -59,9 +59,9 @@ def tenants_to_write() -> list[BucketTenant]:
     behind = BucketTenant.objects.filter(index_wanted__gt=F("index_written")) | BucketTenant.objects.filter(
         id__in=waiting
     )
-    told = behind.select_related("bucket", "folder").defer("folder__looked", "slots").order_by("id")
-    aged = _aged().select_related("bucket", "folder").defer("folder__looked", "slots").order_by("index_written_at_ms")
-    found = {tenant.id: tenant for tenant in (*told, *aged[:INDEXES_PER_ROUND])}
+    tenants = behind.select_related("bucket", "folder").defer("folder__examined", "slots").order_by("id")
+    aged = _aged().select_related("bucket", "folder").defer("folder__examined", "slots").order_by("index_written_at_ms")
+    found = {tenant.id: tenant for tenant in (*tenants, *aged[:INDEXES_PER_ROUND])}
     return list(found.values())
 
 
@@ -183,5 +183,5 @@ def _take_turn(tenant: BucketTenant) -> int | None:
     """Return the end of the lease of the index, None if another writer holds it."""
     now_ms = dialect.clock_ms()
     free = Q(index_writer_until_ms=None) | Q(index_writer_until_ms__lt=now_ms)
-    until_ms = now_ms + INDEX_TURN_MS
+    until_ms = now_ms + INDEX_LEASE_MS
     return until_ms if BucketTenant.objects.filter(free, id=tenant.id).update(index_writer_until_ms=until_ms) else None

@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from engine.core.errors import LithifyError
 from engine.placement.model import TOKENS_DEFAULT
-from engine.placement.plots.archetypes import all_plots
+from engine.placement.plots.load_curves import all_plots
 from webadmin.base.actions.action import OperatorAction, outcome_json
 from webadmin.base.actions.command import add_options, run_action
 from webadmin.base.actions.fields import Group
@@ -20,7 +20,7 @@ from webadmin.placement.models import RulesHead
 from webadmin.placement.placement_actions import DRAIN, SET_LIMITS, SET_OVERRIDE, SIZE_RING
 from webadmin.placement.rule_changes import rule_json
 from webadmin.placement.services.build_placement_rules import rules_of
-from webadmin.placement.services.foresee_placement import FleetChange, what_if
+from webadmin.placement.services.forecast_placement import FleetChange, what_if
 
 ACTIONS: dict[str, tuple[OperatorAction, Sequence[str]]] = {
     "limits": (SET_LIMITS, ()),
@@ -52,7 +52,7 @@ class Command(BaseCommand):
         question.add_argument("--remove", nargs="*", default=[], metavar="INSTANCE")
         question.add_argument("--tokens", type=int, default=TOKENS_DEFAULT, help="of each new instance")
         question.add_argument("--shards", type=int, help="another number of shards")
-        plot = parts.add_parser("plot", help="draw the allocator's traces and the archetypes of load as SVG")
+        plot = parts.add_parser("plot", help="draw the allocator's traces and the load_curves of load as SVG")
         plot.add_argument("--out", type=Path, default=Path("placement-plots"), help="the folder for the pictures")
 
     def handle(self, *args: Any, **options: Any) -> None:

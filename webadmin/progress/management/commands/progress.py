@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
 from rich.table import Table
 
-from engine.schedule.progress import count_words, seconds_text
+from engine.schedule.progress import count_text, seconds_text
 from webadmin.adminkit.formatting import size_text
 from webadmin.progress.report import (
     WINDOW_SECONDS,
@@ -74,7 +74,7 @@ def _table(title: str, rows: Sequence[ProgressRow]) -> Table:
 def _lanes(rows: Sequence[LaneRow]) -> Table:
     table = Table("lane", "name", "waits", "size", "clear", title="Before the schedule")
     for row in rows:
-        waits = count_words(row.waiting.count, row.waiting.unit)
+        waits = count_text(row.waiting.count, row.waiting.unit)
         table.add_row(row.lane, row.waiting.name, waits, size_text(row.waiting.size_bytes), row.words)
     return table
 

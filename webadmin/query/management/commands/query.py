@@ -22,9 +22,9 @@ from engine.query.flame.tree import FlameTree
 from engine.query.merged_profile import merged_profile
 from engine.query.model import QueryReport, Question, type_id
 from engine.query.select_points import Aggregation, Grid
-from webadmin.base.time_words import parse_time
+from webadmin.base.query_times import parse_time
 from webadmin.query import query_views
-from webadmin.query.questions import ask_points, ask_profile_types, ask_series, ask_stacks
+from webadmin.query.questions import query_points, query_profile_types, query_series, query_stacks
 
 POINTS = 60
 """Number of points of a timeline without a step."""
@@ -78,7 +78,7 @@ class Command(BaseCommand):
 
     def _top(self, question: Question, options: dict[str, Any]) -> QueryReport:
         kind = self._type(question, options)
-        answer = ask_stacks(options["tenant"], question.of_type(kind), FlameTree)
+        answer = query_stacks(options["tenant"], question.of_type(kind), FlameTree)
         rows, limit = top_table(answer.result), max(options["limit"], 0)
         if options["json"]:
             functions = [{"function": row.name, "self": row.own, "total": row.total} for row in rows[:limit]]
@@ -89,7 +89,7 @@ class Command(BaseCommand):
 
     def _flame(self, question: Question, options: dict[str, Any]) -> QueryReport:
         kind = self._type(question, options)
-        answer = ask_stacks(options["tenant"], question.of_type(kind), FlameTree)
+        answer = query_stacks(options["tenant"], question.of_type(kind), FlameTree)
         if options["json"]:
             graph = flame_graph(answer.result, options["max_nodes"])
             self._print_json(flamebearer(graph, kind.split(":")[1], _unit(kind)), answer.report)
@@ -99,7 +99,7 @@ class Command(BaseCommand):
 
     def _series(self, question: Question, options: dict[str, Any]) -> QueryReport:
         if not options["type"]:
-            found = ask_series(options["tenant"], question, options["by"])
+            found = query_series(options["tenant"], question, options["by"])
             if options["json"]:
                 self._print_json({"series": [dict(labels) for labels in found.result]}, found.report)
             else:
@@ -115,17 +115,17 @@ class Command(BaseCommand):
             aggregation=Aggregation.AVERAGE if options["average"] else Aggregation.SUM,
             limit=options["limit"],
         )
-        answer = ask_points(options["tenant"], question.of_type(kind), grid)
+        answer = query_points(options["tenant"], question.of_type(kind), grid)
         if options["json"]:
-            told = {"type": kind, "step_ms": grid.step_ms, "series": query_views.points_json(answer.result)}
-            self._print_json(told, answer.report)
+            data = {"type": kind, "step_ms": grid.step_ms, "series": query_views.points_json(answer.result)}
+            self._print_json(data, answer.report)
         else:
             self._print([query_views.points_view(answer.result, _unit(kind))], answer.report)
         return answer.report
 
     def _export(self, question: Question, options: dict[str, Any]) -> QueryReport:
         kind = self._type(question, options)
-        answer = ask_stacks(options["tenant"], question.of_type(kind), FlameTree, table_of=location_table)
+        answer = query_stacks(options["tenant"], question.of_type(kind), FlameTree, table_of=location_table)
         data = merged_profile(answer.result, kind, question.end_ms, max_nodes=options["max_nodes"], compress=True)
         if not data:
             raise CommandError("no profiles answer: nothing was written")
@@ -143,7 +143,7 @@ class Command(BaseCommand):
         """Return the requested profile type, or the only one there is."""
         if options["type"]:
             return type_id(options["type"])
-        found = ask_profile_types(options["tenant"], question).result
+        found = query_profile_types(options["tenant"], question).result
         if len(found) == 1:
             return found[0]
         if not found:
@@ -159,8 +159,8 @@ class Command(BaseCommand):
         for line in query_views.report_lines(report):
             console.print(line, markup=False, soft_wrap=True)
 
-    def _print_json(self, told: dict[str, Any], report: QueryReport) -> None:
-        self.stdout.write(json.dumps(told | {"report": query_views.report_json(report)}))
+    def _print_json(self, data: dict[str, Any], report: QueryReport) -> None:
+        self.stdout.write(json.dumps(data | {"report": query_views.report_json(report)}))
 
 
 def _question(options: dict[str, Any]) -> Question:

@@ -64,7 +64,7 @@ class Command(BaseCommand):
             console.print(table)
         if len(rows) > TABLE_ROWS_MAX:
             console.print(f"and {len(rows) - TABLE_ROWS_MAX} more (--json shows all)")
-        told = ", ".join(f"{count} {name}" for name, count in errors.items())
-        console.print(f"{len(outcome.changed)} {verb}{f' ({told})' if told else ''}, {len(outcome.left)} left")
+        counts = ", ".join(f"{count} {name}" for name, count in errors.items())
+        console.print(f"{len(outcome.changed)} {verb}{f' ({counts})' if counts else ''}, {len(outcome.left)} left")
         for note in outcome.notes:
             console.print(note)

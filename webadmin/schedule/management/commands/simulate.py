@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from engine.simulation.histories import HistoryName, Report, run_histories
 from engine.simulation.plot import backlog_plot
-from engine.simulation.scenario import Fleet, Sabotage, Trouble, Workload
+from engine.simulation.scenario import Fault, Fleet, Sabotage, Workload
 from engine.simulation.sizing import Sizing, size_fleet
 
 PROGRESS_EVERY = 500
@@ -40,7 +40,7 @@ class Command(BaseCommand):
         faults.add_argument("--histories", type=int, default=1, help="how many, from the seed on")
         faults.add_argument("--processes", type=int, help="that share the histories (default: one per core)")
         faults.add_argument("--sabotage", type=Sabotage, choices=list(Sabotage), default=Sabotage.NONE)
-        faults.add_argument("--without", type=_troubles, default=frozenset(), help="troubles left out, with commas")
+        faults.add_argument("--without", type=_faults, default=frozenset(), help="faults left out, with commas")
         faults.add_argument("--slots", type=int, help="jobs that a worker runs at once")
         faults.add_argument("--seconds", type=float, help="virtual time in which things go wrong")
         faults.add_argument("--workers", type=int, help="number of workers (sizing: instead of as many as it needs)")
@@ -113,13 +113,13 @@ class Command(BaseCommand):
                 options["plot"].write_text(backlog_plot(sizing.samples))
             except OSError as error:
                 raise CommandError(f"--plot {options['plot']}: {error.strerror}") from error
-        self.stdout.write(json.dumps(sizing.to_json()) if options["json"] else _sizing_in_words(sizing))
+        self.stdout.write(json.dumps(sizing.to_json()) if options["json"] else _sizing_text(sizing))
 
 
-def _troubles(text: str) -> frozenset[Trouble]:
-    if unknown := sorted(set(text.split(",")) - set(Trouble)):
-        raise ArgumentTypeError(f"there is no trouble {', '.join(unknown)}; there are {', '.join(sorted(Trouble))}")
-    return frozenset(Trouble(word) for word in text.split(","))
+def _faults(text: str) -> frozenset[Fault]:
+    if unknown := sorted(set(text.split(",")) - set(Fault)):
+        raise ArgumentTypeError(f"there is no fault {', '.join(unknown)}; there are {', '.join(sorted(Fault))}")
+    return frozenset(Fault(word) for word in text.split(","))
 
 
 def _check(options: dict[str, Any]) -> None:
@@ -143,7 +143,7 @@ def _in_words(report: Report) -> str:
     )
 
 
-def _sizing_in_words(sizing: Sizing) -> str:
+def _sizing_text(sizing: Sizing) -> str:
     rows = [
         f"demand            {sizing.demand_slots:.1f} slots busy on average",
         f"workers needed    {sizing.workers_needed}",

@@ -58,7 +58,7 @@ def test_what_was_put_since_an_open_build_began_is_not_condemned() -> None:
         ((20.0, 50.0), 0.0, ("before",)),
         ((20.0, 50.0), 5.0, ()),
     ):
-        limits = {"written_before": 90.0, "condemned_before": 90.0, "clocks_apart": apart}
+        limits = {"written_before": 90.0, "condemned_before": 90.0, "clock_skew_s": apart}
         assert plan_sweep(stored, [], set(), begun, **limits).condemned == condemned
 
 

@@ -1,4 +1,4 @@
-"""Remnants of several shards in one job: who joins, what bounds hold, and that the order of queues does not matter."""
+"""Partial batches of several shards in one job: which join, what bounds hold, and that queue order does not matter."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.lanes.profiles.plan.consolidation import join_remnants
+from engine.lanes.profiles.plan.consolidation import join_partial_batches
 from engine.lanes.profiles.plan.levels import cut_queue
 from engine.lanes.profiles.plan.model import BlockQueue, LevelPolicy, PlannedJob, QueuedBlock
 from engine.schedule.job_names import job_name
 
 HOUR = 3_600_000
-POLICY = LevelPolicy(blocks_max=5, age_ms=1000, spread_ms=HOUR, bytes_max=100, remnant_bytes=50, remnant_age_ms=100)
+POLICY = LevelPolicy(
+    blocks_max=5, age_ms=1000, spread_ms=HOUR, bytes_max=100, partial_batch_bytes=50, partial_batch_age_ms=100
+)
 
 
 def block(name: str, arrived: int, *, created: int | None = None, size: int = 1) -> QueuedBlock:
@@ -33,13 +35,15 @@ def queue(
 def seen(queues: list[BlockQueue]) -> list[BlockQueue]:
     """Return the queues as a poll reads them: each with all the others of its tenant and level."""
     return [
-        replace(one, remnants=tuple(other for other in queues if other.id != one.id and other.tenant == one.tenant))
+        replace(
+            one, partial_batches=tuple(other for other in queues if other.id != one.id and other.tenant == one.tenant)
+        )
         for one in queues
     ]
 
 
 def plan(queues: list[BlockQueue], now: int) -> list[PlannedJob]:
-    return [job for one in join_remnants(seen(queues), now_ms=now) for job in cut_queue(one, now_ms=now)]
+    return [job for one in join_partial_batches(seen(queues), now_ms=now) for job in cut_queue(one, now_ms=now)]
 
 
 def told(queues: list[BlockQueue], now: int) -> list[tuple[int, str]]:
@@ -65,7 +69,7 @@ def test_results_have_the_shard_of_the_newest_source_and_jobs_name_each_sources_
 
 
 def test_it_is_off_by_default_and_never_for_segments() -> None:
-    off = replace(POLICY, remnant_bytes=0)
+    off = replace(POLICY, partial_batch_bytes=0)
     assert told([queue(1, block("a", 0), policy=off), queue(2, block("b", 0), policy=off)], 2000) == [
         (1, "a"),
         (2, "b"),
@@ -80,7 +84,7 @@ def test_jobs_of_one_shard_have_no_parts() -> None:
     assert "source_shards" not in job.to_json()
 
 
-def test_what_is_no_remnant_lends_nothing() -> None:
+def test_what_is_no_partial_batch_lends_nothing() -> None:
     heavy = queue(2, block("b", 1000, size=50))
     full = queue(3, *(block(f"c{n}", 1000) for n in range(5)))
     assert told([queue(1, block("a", 0)), heavy, full], 1500) == [(1, "a"), (3, "c0 c1 c2 c3 c4")]
@@ -113,8 +117,8 @@ policies = st.builds(
     age_ms=st.integers(500, 1500),
     spread_ms=st.integers(0, 3000),
     bytes_max=st.sampled_from([0, 70]),
-    remnant_bytes=st.sampled_from([0, 40, 200]),
-    remnant_age_ms=st.integers(0, 500),
+    partial_batch_bytes=st.sampled_from([0, 40, 200]),
+    partial_batch_age_ms=st.integers(0, 500),
 )
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.lanes.tables.plan.admission import Admission, admit, runs_alone, urgency
+from engine.lanes.tables.plan.admission import Admission, admit, runs_exclusively, urgency
 from engine.lanes.tables.plan.model import QueuedTask, TaskState
 from engine.lanes.tables.plan.policy import QueueLimits
 
@@ -20,7 +20,7 @@ limits_of_queues = st.builds(
     running_max=st.integers(0, 3),
     running_cost_max=st.sampled_from([0, COST_MAX]),
     waiting_max=st.integers(1, 4),
-    patience=st.integers(0, 2),
+    skips_max=st.integers(0, 2),
 )
 
 
@@ -96,7 +96,7 @@ def _check(queue: Sequence[QueuedTask], found: Admission, limits: QueueLimits) -
     assert len(found.waiting) <= limits.waiting_max
     assert not limits.running_max or len(running) <= limits.running_max
     assert not limits.running_cost_max or sum(one.cost for one in running) <= COST_MAX or len(running) == 1
-    assert len(running) == 1 or not any(runs_alone(task, limits) for task in running)
+    assert len(running) == 1 or not any(runs_exclusively(task, limits) for task in running)
     started = {task.name for task in found.started}
     left = [task for task in queue if task.state is TaskState.WAITING and task.name not in started]
     assert [task.name for task in found.waiting] == best(left, limits)
@@ -105,7 +105,7 @@ def _check(queue: Sequence[QueuedTask], found: Admission, limits: QueueLimits) -
     for task in found.started:
         assert alive.isdisjoint(task.deps)
         for other in left:
-            if other.passed_over >= limits.patience and alive.isdisjoint(other.deps):
+            if other.passed_over >= limits.skips_max and alive.isdisjoint(other.deps):
                 assert urgency(task, limits, 0) < urgency(other, limits, 0), "nothing overtakes who has a reservation"
     counts = {task.name: task.passed_over for task in queue}
     assert all(task.passed_over == counts[task.name] + 1 for task in found.passed_over)

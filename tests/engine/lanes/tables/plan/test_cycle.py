@@ -146,7 +146,7 @@ def test_one_over_the_limit_waits_until_nothing_runs_and_then_runs_alone() -> No
     found = admit([large, small, runs], limits, now_ms=0)
     assert [one.name for one in found.started] == ["s"]
     assert [(one.name, one.passed_over) for one in found.passed_over] == [("large", 1)]
-    patient = replace(large, passed_over=limits.patience)
+    patient = replace(large, passed_over=limits.skips_max)
     assert not admit([patient, small, runs], limits, now_ms=0).started
     alone = task("alone", TaskState.RUNNING, 1, is_over_limit=True)
     assert not admit([small, alone], limits, now_ms=0).started
@@ -325,8 +325,8 @@ def test_a_hot_chunk_is_looked_at_again_when_it_has_cooled() -> None:
     world.turn()
     assert states(world) == {59: "skipped", 60: "skipped"}
     row = world.rows[day(60)]
-    assert row.look_again_ms is not None
-    world.now_ms = row.look_again_ms
+    assert row.recheck_ms is not None
+    world.now_ms = row.recheck_ms
     put_hours(world, 62, 63, 5)
     world.turn()
     assert states(world) == {59: "unstable", 60: "unstable", 62: "skipped"}

@@ -149,7 +149,7 @@ def test_policies_that_cannot_be_kept_are_refused(told: dict[str, object]) -> No
         TimelinePolicy(**told)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("told", [{"waiting_max": 0}, {"waiting_max": 5, "low_water": 5}, {"patience": -1}])
+@pytest.mark.parametrize("told", [{"waiting_max": 0}, {"waiting_max": 5, "low_water": 5}, {"skips_max": -1}])
 def test_limits_that_cannot_be_kept_are_refused(told: dict[str, int]) -> None:
     with pytest.raises(PolicyRefused):
         QueueLimits(**told)

@@ -114,7 +114,7 @@ class Controller(RuleBasedStateMachine):
         self.is_settled = False
 
     @rule(place=places, length=lengths)
-    def bury(self, place: int, length: int) -> None:
+    def add_tombstone(self, place: int, length: int) -> None:
         self.timeline.add(**self.interval(place, length), version=self.version(), is_tombstone=True)
         self.is_settled = False
 

@@ -317,7 +317,7 @@ def test_a_block_that_the_store_does_not_give_is_tried_again(tmp_path: Path, ope
         bucket.put_block(number)
     known = bucket.scan().known
     known = KnownFolder(complete=known.complete - {other})
-    broken = FailingStore(bucket.store, Fault(operation, key_part=other, is_lasting=True))
+    broken = FailingStore(bucket.store, Fault(operation, key_part=other, is_durable=True))
     scan = scan_folder(broken, bucket.layout, bucket.folder, known)
     (bad,) = scan.bad
     assert isinstance(bad.error, StorageError)

@@ -88,7 +88,7 @@ def test_a_slot_that_is_not_over_or_has_nothing_after_it_waits() -> None:
     short = [block("a", 0, 1.5), block("b", 0, 1.9)]
     found = plan(short, now=3.9)
     assert told(found) == []
-    assert (found.look_again_ms, found.compactions) == (4 * HOUR_MS, 0)
+    assert (found.recheck_ms, found.compactions) == (4 * HOUR_MS, 0)
     assert found.explain("b") == (
         "waiting: no block reaches the end of the 2 h from 1970-01-01 00:00 UTC yet; its blocks are merged when one "
         "does, or from 1970-01-01 04:00 UTC on"
@@ -116,7 +116,7 @@ def test_what_a_job_will_make_is_something_newer_too() -> None:
 def test_a_block_with_a_time_to_come_completes_nothing_that_is_not_over() -> None:
     found = plan([block("a", 0, 1), block("b", 0, 1), block("c", 900, 902)], now=1.5)
     assert told(found) == []
-    assert found.look_again_ms == 2 * HOUR_MS
+    assert found.recheck_ms == 2 * HOUR_MS
 
 
 def test_late_blocks_are_followed_by_others_and_make_a_slot_wait_four_delays_at_most() -> None:
@@ -275,7 +275,7 @@ def test_a_fresh_mark_of_another_compactor_stops_the_tenant_with_a_reason() -> N
     blocks = [block("a", 0, 2), block("b", 0, 2), block("q", 0, 2, quarantined="bad index")]
     mark = VisitMark(place="block a", visitor="compactor-3", visited_at_ms=10 * HOUR_MS)
     found = plan(blocks, now=10.1, visits=[mark])
-    assert (found.groups, found.look_again_ms) == ((), 10 * HOUR_MS + 10 * MINUTE_MS)
+    assert (found.groups, found.recheck_ms) == ((), 10 * HOUR_MS + 10 * MINUTE_MS)
     why = "another compactor, compactor-3, left a visit mark on block a at 1970-01-01 10:00 UTC; stop it first"
     assert found.refusal == why
     assert found.explain("b") == f"waiting: this tenant is not planned: {why}"
@@ -437,9 +437,9 @@ def test_plans_end_lose_nothing_leave_nothing_unmerged_and_are_as_many_as_predic
 def test_at_any_time_a_plan_keeps_its_promises_and_gives_its_next_time(world: list[IntervalBlock], now: int) -> None:
     found = plan_intervals("A", world, SMALL, now_ms=now)
     check_plan(world, found)
-    if found.look_again_ms is not None:
-        assert found.look_again_ms > now
-        before = plan_intervals("A", world, SMALL, now_ms=found.look_again_ms - 1)
+    if found.recheck_ms is not None:
+        assert found.recheck_ms > now
+        before = plan_intervals("A", world, SMALL, now_ms=found.recheck_ms - 1)
         assert before.groups == found.groups, "until then time gives nothing more to do"
 
 

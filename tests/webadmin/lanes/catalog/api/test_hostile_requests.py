@@ -19,7 +19,7 @@ from webadmin.base.access.credential_changes import revoke_credential
 from webadmin.base.access.services import issue_worker_credential
 from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
-from webadmin.lanes.catalog.api.door import Operation
+from webadmin.lanes.catalog.api.operation_view import Operation
 from webadmin.lanes.catalog.api.operations import OPERATIONS
 from webadmin.lanes.catalog.models import Branch, Commit, Repository, StagedEntry
 from webadmin.lanes.catalog.services.branches import find_branch
@@ -364,14 +364,14 @@ def test_a_link_is_only_to_what_was_given_out_for_the_repository(caller: Caller,
     old = f"{dialect.clock_ms() - 25 * 3_600_000:013d}-{'0' * 20}"
     ranges = f"{given.rpartition('/data/')[0]}/meta/ranges/x"
     for url, path, size, words in [
-        (given, foreign, 5, "lie below"),
+        (given, foreign, 5, "are in"),
         (given, f"{BRANCH}/staging/backing?path=a", 4, "has 5 bytes, not 4"),
         (given[:-1] + "x", f"{BRANCH}/staging/backing?path=a", 5, "not given out"),
         (f"{given.rpartition('/')[0]}/{old}", f"{BRANCH}/staging/backing?path=a", 5, "24 hours"),
         (given + "/../../x", f"{BRANCH}/staging/backing?path=a", 5, "'..' part"),
-        (ranges, f"{BRANCH}/staging/backing?path=a", 5, "lie below"),
-        ("file:///etc/passwd", f"{BRANCH}/staging/backing?path=a", 5, "lie below"),
-        ("http://169.254.169.254/", f"{BRANCH}/staging/backing?path=a", 5, "lie below"),
+        (ranges, f"{BRANCH}/staging/backing?path=a", 5, "are in"),
+        ("file:///etc/passwd", f"{BRANCH}/staging/backing?path=a", 5, "are in"),
+        ("http://169.254.169.254/", f"{BRANCH}/staging/backing?path=a", 5, "are in"),
         ("", f"{BRANCH}/staging/backing?path=a", 5, "empty"),
     ]:
         status, message = link(url, path, size)

@@ -22,12 +22,12 @@ RESETS = ("object", "common_prefix", "reset")
 
 def list_them(call: Call) -> HttpResponse:
     """List branches by name."""
-    asked = call.stretch()
+    bounds = call.stretch()
     rows, has_more = list_branches(
         call.repository,
-        prefix=asked.prefix,
-        after=asked.after,
-        amount=asked.amount,
+        prefix=bounds.prefix,
+        after=bounds.after,
+        amount=bounds.amount,
         is_hidden_shown=call.flag("show_hidden"),
     )
     return page([shapes.ref_of(row) for row in rows], rows[-1].name if has_more else None)

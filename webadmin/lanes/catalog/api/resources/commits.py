@@ -47,10 +47,10 @@ def read(call: Call) -> HttpResponse:
 
 def log(call: Call) -> HttpResponse:
     """List the commits reachable from a reference, the newest first."""
-    asked = call.stretch()
+    bounds = call.stretch()
     query = LogQuery(
-        after=asked.after,
-        amount=asked.amount,
+        after=bounds.after,
+        amount=bounds.amount,
         is_first_parent=call.flag("first_parent"),
         keys=[key_of(text) for text in call.query.get("objects", ())],
         prefixes=[part_of_key("prefixes", text).encode() for text in call.query.get("prefixes", ())],

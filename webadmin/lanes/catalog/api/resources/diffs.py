@@ -30,12 +30,12 @@ def between(call: Call) -> HttpResponse:
 
 
 def _part(call: Call) -> dict[str, Any]:
-    asked = call.stretch()
+    bounds = call.stretch()
     return {
-        "prefix": asked.prefix.encode(),
-        "after": asked.after.encode(),
+        "prefix": bounds.prefix.encode(),
+        "after": bounds.after.encode(),
         "delimiter": call.text("delimiter").encode(),
-        "amount": asked.amount,
+        "amount": bounds.amount,
     }
 
 

@@ -56,12 +56,12 @@ def head(call: Call) -> HttpResponseBase:
     return _measured(HttpResponse(status=200 if part.is_whole else 206, headers=_headers(stored)), stored, part)
 
 
-def part_of(told: str | None, size: int) -> Part:
+def part_of(header: str | None, size: int) -> Part:
     """Return the range of a ``Range`` header. Raises RangeRefused.
 
     A header that is invalid or requests several ranges is ignored, as HTTP specifies.
     """
-    match = _RANGE.fullmatch(told.strip()) if told else None
+    match = _RANGE.fullmatch(header.strip()) if header else None
     if match is None or match[0] == "bytes=-":
         return Part(0, size, is_whole=True)
     first, last = match[1], match[2]

@@ -58,17 +58,17 @@ def cancel(call: Call) -> HttpResponse:
 
 
 def _status(call: Call, run: ImportRun) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    data: dict[str, Any] = {
         "completed": run.state == ImportState.COMPLETED,
         "update_time": datetime.fromtimestamp(run.heartbeat_ms / 1000, UTC).isoformat(),
         "ingested_objects": run.objects_taken,
     }
     if run.state == ImportState.FAILED:
-        told["error"] = {"message": run.error}
+        data["error"] = {"message": run.error}
     if run.commit_id:
         commit = find_commit(call.repository, run.commit_id)
-        told |= {"metarange_id": commit.metarange, "commit": shapes.commit_of(commit)}
-    return told
+        data |= {"metarange_id": commit.metarange, "commit": shapes.commit_of(commit)}
+    return data
 
 
 def _source(fields: Fields) -> ImportSource:

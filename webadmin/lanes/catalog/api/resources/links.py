@@ -37,10 +37,10 @@ def link(call: Call) -> HttpResponse:
     check_early(call, key, condition)
     staging = Fields.of(call.body.values.get("staging"), "$.staging")
     now_ms = dialect.clock_ms()
-    told = staging.text("physical_address", ADDRESS_MAX, empty=False)
-    relative = check_issued(address_of(call.repository, told)[0], now_ms)
+    physical_address = staging.text("physical_address", ADDRESS_MAX, empty=False)
+    relative = check_issued(address_of(call.repository, physical_address)[0], now_ms)
     size = call.body.integer("size_bytes", 0, COUNT_MAX)
-    _check_written(folder_of(call.repository) + relative, told, size)
+    _check_written(folder_of(call.repository) + relative, physical_address, size)
     stored = ObjectEntry(
         address=relative,
         size=size,
@@ -60,10 +60,10 @@ def link(call: Call) -> HttpResponse:
     return answer(shapes.stats_of(call.repository, made))
 
 
-def _check_written(place: str, told: str, size: int) -> None:
+def _check_written(place: str, declared: str, size: int) -> None:
     try:
         found = catalog_store().head(place)
     except (ObjectNotFound, InvalidKey) as error:
-        raise RequestRefused(f"nothing was written to {told}") from error
+        raise RequestRefused(f"nothing was written to {declared}") from error
     if found.size != size:
-        raise RequestRefused(f"{told} has {found.size} bytes, not {size}")
+        raise RequestRefused(f"{declared} has {found.size} bytes, not {size}")

@@ -90,9 +90,9 @@ def pick(call: Call) -> HttpResponse:
 def _overridden(call: Call, new: NewCommit) -> NewCommit:
     if "commit_overrides" not in call.body.values:
         return new
-    told = Fields.of(call.body.values["commit_overrides"], "$.commit_overrides")
-    message = told.text("message", MESSAGE_MAX) if told.values.get("message") is not None else new.message
-    metadata = metadata_of(told) if told.values.get("metadata") is not None else new.metadata
+    overrides = Fields.of(call.body.values["commit_overrides"], "$.commit_overrides")
+    message = overrides.text("message", MESSAGE_MAX) if overrides.values.get("message") is not None else new.message
+    metadata = metadata_of(overrides) if overrides.values.get("metadata") is not None else new.metadata
     return replace(new, message=message, metadata=metadata)
 
 

@@ -35,14 +35,14 @@ def stat(call: Call) -> HttpResponse:
 def list_them(call: Call) -> HttpResponse:
     """List entries by key; with a delimiter, those below a common prefix are one item."""
     call.refuse("presign")
-    asked = call.stretch()
+    bounds = call.stretch()
     found = list_entries(
         call.repository,
         call.names["ref"],
-        prefix=asked.prefix.encode(),
-        after=asked.after.encode(),
+        prefix=bounds.prefix.encode(),
+        after=bounds.after.encode(),
         delimiter=call.text("delimiter").encode(),
-        amount=asked.amount,
+        amount=bounds.amount,
     )
     with_metadata = call.flag("user_metadata", default=True)
     results = [shapes.listed(call.repository, item, with_metadata=with_metadata) for item in found.items]

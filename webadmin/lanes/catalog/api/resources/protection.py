@@ -22,10 +22,10 @@ def read(call: Call) -> HttpResponse:
 
 def write(call: Call) -> HttpResponse:
     """Replace the patterns; matching branches accept neither staged writes nor commits, only merges."""
-    told = json_of(body_of(call.request))
-    if not isinstance(told, list):
+    data = json_of(body_of(call.request))
+    if not isinstance(data, list):
         raise RequestRefused("a list of rules is expected")
-    rules = [Fields.of(rule, f"$[{number}]").values for number, rule in enumerate(told)]
+    rules = [Fields.of(rule, f"$[{number}]").values for number, rule in enumerate(data)]
     match = call.request.headers.get("If-Match")
     write_protection(
         call.repository,

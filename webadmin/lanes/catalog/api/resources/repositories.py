@@ -20,8 +20,8 @@ from webadmin.lanes.catalog.services.repositories import (
 def list_them(call: Call) -> HttpResponse:
     """List repositories by name."""
     call.refuse("search")
-    asked = call.stretch()
-    rows, has_more = list_repositories(call.key.tenant, prefix=asked.prefix, after=asked.after, amount=asked.amount)
+    bounds = call.stretch()
+    rows, has_more = list_repositories(call.key.tenant, prefix=bounds.prefix, after=bounds.after, amount=bounds.amount)
     return page([shapes.repository_of(row) for row in rows], rows[-1].name if has_more else None)
 
 

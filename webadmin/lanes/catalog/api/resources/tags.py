@@ -13,8 +13,8 @@ from webadmin.lanes.catalog.services.tags import create_tag, delete_tag, find_ta
 
 def list_them(call: Call) -> HttpResponse:
     """List tags by name."""
-    asked = call.stretch()
-    rows, has_more = list_tags(call.repository, prefix=asked.prefix, after=asked.after, amount=asked.amount)
+    bounds = call.stretch()
+    rows, has_more = list_tags(call.repository, prefix=bounds.prefix, after=bounds.after, amount=bounds.amount)
     return page([shapes.tag_of(row) for row in rows], rows[-1].name if has_more else None)
 
 

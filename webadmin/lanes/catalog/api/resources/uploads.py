@@ -29,7 +29,7 @@ from webadmin.lanes.catalog.api.calls import Call, metadata_of
 from webadmin.lanes.catalog.api.conditions import check_early, condition_of
 from webadmin.lanes.catalog.api.errors import BodyRefused, RequestRefused
 from webadmin.lanes.catalog.api.issued_names import new_name
-from webadmin.lanes.catalog.api.request_bodies import PIECE_BYTES, body_of, check_whole, told_length
+from webadmin.lanes.catalog.api.request_bodies import PIECE_BYTES, body_of, check_whole, declared_length
 from webadmin.lanes.catalog.places import catalog_store, data_prefix_of, folder_of
 from webadmin.lanes.catalog.services.write_objects import WrittenRows, put_entry
 
@@ -99,7 +99,7 @@ def too_large() -> BodyRefused:
 
 
 def _receive(call: Call, place: str) -> _Received:
-    if (told_length(call.request) or 0) > settings.CATALOG_OBJECT_BYTES + PIECE_BYTES:
+    if (declared_length(call.request) or 0) > settings.CATALOG_OBJECT_BYTES + PIECE_BYTES:
         raise too_large()
     with catalog_store().open_writer(place) as writer:
         received = _Received(writer)
@@ -161,7 +161,7 @@ class _FormHandler(FileUploadHandler):
 def _take_form(call: Call, stream: _Counted, received: _Received) -> None:
     handler = _FormHandler(received)
     # Django's form parser reads nothing if the content length is missing.
-    meta = call.request.META | {"CONTENT_LENGTH": str(told_length(call.request) or PIECE_BYTES)}
+    meta = call.request.META | {"CONTENT_LENGTH": str(declared_length(call.request) or PIECE_BYTES)}
     try:
         MultiPartParser(meta, stream, [handler], "utf-8").parse()  # type: ignore[arg-type]  # it needs read() only
     except (MultiPartParserError, SuspiciousOperation) as error:
@@ -171,10 +171,10 @@ def _take_form(call: Call, stream: _Counted, received: _Received) -> None:
 
 
 def _content_type(call: Call) -> str:
-    told = call.request.headers.get("Content-Type", "")
-    if len(told) > CONTENT_TYPE_MAX:
+    header = call.request.headers.get("Content-Type", "")
+    if len(header) > CONTENT_TYPE_MAX:
         raise RequestRefused(f"a content type has at most {CONTENT_TYPE_MAX} characters")
-    return PLAIN if call.request.content_type == FORM else told or PLAIN
+    return PLAIN if call.request.content_type == FORM else header or PLAIN
 
 
 def _metadata(call: Call) -> dict[str, str]:

@@ -51,9 +51,9 @@ class Command(BaseCommand):
             actor=f"command:{getpass.getuser()}",
             why=options["why"],
         )
-        told = {"access_key_id": issued.access_key_id, "secret_access_key": issued.secret_access_key}
+        data = {"access_key_id": issued.access_key_id, "secret_access_key": issued.secret_access_key}
         if options["as_json"]:
-            self.stdout.write(json.dumps(told))
+            self.stdout.write(json.dumps(data))
             return
-        for name, value in told.items():
+        for name, value in data.items():
             self.stdout.write(f"{name}: {value}")

@@ -30,13 +30,13 @@ BEAT_SECONDS = 60.0
 
 @contextmanager
 def open_build(
-    repository: Repository, kind: Why, *, branch_id: int | None = None, basis: BaseVersion | None = None
+    repository: Repository, kind: Why, *, branch_id: int | None = None, base_version: BaseVersion | None = None
 ) -> Iterator[Build]:
     """Yield a build that is open until the end of the block; after a crash its row remains.
 
     A thread renews its heartbeat each minute.
     """
-    build = begin_build(repository, kind, branch_id=branch_id, basis=basis)
+    build = begin_build(repository, kind, branch_id=branch_id, base_version=base_version)
     is_over = threading.Event()
     beat = threading.Thread(target=_beat, args=(build.pk, is_over), name=f"build-{build.pk}", daemon=True)
     beat.start()
@@ -49,13 +49,22 @@ def open_build(
 
 
 def begin_build(
-    repository: Repository, kind: Why, *, branch_id: int | None = None, basis: BaseVersion | None = None
+    repository: Repository, kind: Why, *, branch_id: int | None = None, base_version: BaseVersion | None = None
 ) -> Build:
     """Record that files which nothing references yet may be written from now on."""
-    told = {} if basis is None else {"head": basis.head, "snapshot": basis.snapshot, "sealed": list(basis.sealed)}
+    data = (
+        {}
+        if base_version is None
+        else {"head": base_version.head, "snapshot": base_version.snapshot, "sealed": list(base_version.sealed)}
+    )
     at_ms = clock_ms()
     return Build.objects.create(
-        repository_id=repository.pk, branch_id=branch_id, kind=kind, basis=told, begun_ms=at_ms, heartbeat_ms=at_ms
+        repository_id=repository.pk,
+        branch_id=branch_id,
+        kind=kind,
+        base_version=data,
+        begun_ms=at_ms,
+        heartbeat_ms=at_ms,
     )
 
 
@@ -78,7 +87,7 @@ def end_build(build: Build) -> None:
 def check_open(build: Build) -> None:
     """Raise FilesCondemned if the build was taken for dead: its files may be deleted. Call before publishing it."""
     if not locked(Build.objects.filter(pk=build.pk)):
-        raise FilesCondemned("the build was not heard of for so long that it was taken for dead")
+        raise FilesCondemned("the heartbeat of the build has expired")
 
 
 def met_deletion(build: Build) -> bool:

@@ -85,33 +85,41 @@ def _gather(compaction: Compaction, branch: Branch, build: Build, order: ActionC
     if record is None:
         close_compactions([compaction], CompactionState.ENDED, because=Refusal.GONE.value)
         return
-    basis = base_version_of(record)
-    if not basis.sealed:
+    base_version = base_version_of(record)
+    if not base_version.sealed:
         close_compactions([compaction], CompactionState.ENDED, because=NOTHING_STAGED)
         return
-    compaction.basis = {"head": basis.head, "snapshot": basis.snapshot, "sealed": list(basis.sealed)}
-    compaction.base = base_of(branch.repository, basis)
-    compaction.head_metarange = metarange_of_commit(branch.repository, basis.head)
-    compaction.token_count = len(basis.sealed)
-    with basis_layer(basis) as layer:
+    compaction.base_version = {
+        "head": base_version.head,
+        "snapshot": base_version.snapshot,
+        "sealed": list(base_version.sealed),
+    }
+    compaction.base = base_of(branch.repository, base_version)
+    compaction.head_metarange = metarange_of_commit(branch.repository, base_version.head)
+    compaction.token_count = len(base_version.sealed)
+    with basis_layer(base_version) as layer:
         if layer is None:
-            _publish_as_it_is(compaction, branch, basis, build)
+            _publish_as_it_is(compaction, branch, base_version, build)
             return
         _put_run(compaction, branch, layer)
     _make_job(compaction, branch, order)
 
 
-def _publish_as_it_is(compaction: Compaction, branch: Branch, basis: BaseVersion, build: Build) -> None:
+def _publish_as_it_is(compaction: Compaction, branch: Branch, base_version: BaseVersion, build: Build) -> None:
     """Drop tokens without rows: the base of the branch already is the state."""
     state = metarange_of(branch.repository, compaction.base)
     with transaction.atomic():
         compaction.save()
-        moved = publish_compaction(basis, build, state, equals_head=basis.snapshot is None)
+        moved = publish_compaction(base_version, build, state, equals_head=base_version.snapshot is None)
         if isinstance(moved, Refusal):
             close_compactions([compaction], CompactionState.LOST, because=refused_words(moved))
         else:
-            told: dict[str, Any] = {"metarange": state.id, "equals_head": basis.snapshot is None, "bytes_written": 0}
-            close_compactions([compaction], CompactionState.PUBLISHED, **told)
+            figures: dict[str, Any] = {
+                "metarange": state.id,
+                "equals_head": base_version.snapshot is None,
+                "bytes_written": 0,
+            }
+            close_compactions([compaction], CompactionState.PUBLISHED, **figures)
 
 
 def _put_run(compaction: Compaction, branch: Branch, layer: Layer) -> None:
@@ -160,7 +168,7 @@ def _entry(compaction: Compaction, branch: Branch) -> dict[str, object]:
         "tenant": branch.repository.tenant,
         "shard": 0,
         "level": 0,
-        "sources": list((compaction.basis or {}).get("sealed", ())),
+        "sources": list((compaction.base_version or {}).get("sealed", ())),
         "is_assigned": False,
     }
     return {"jobs": [_name(compaction)], "branch": _target(branch), "cause": compaction.cause, "created": [created]}

@@ -32,8 +32,8 @@ def note_writes(branch_id: int, *, rows: int = 0, tombstones: int = 0) -> None:
 
 def note_listing(branch_id: int, page: Page) -> None:
     """Count a listing that scanned far more rows than it returned."""
-    looked_at = page.staged_rows + page.base_rows
-    if looked_at >= max(WASTE_MIN, WASTE * len(page.items)):
+    examined = page.staged_rows + page.base_rows
+    if examined >= max(WASTE_MIN, WASTE * len(page.items)):
         _add(branch_id, wasteful_lists=1)
 
 

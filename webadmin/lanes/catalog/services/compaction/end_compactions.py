@@ -18,8 +18,8 @@ from webadmin.lanes.catalog.services.records import read_record
 from webadmin.lanes.catalog.states import CompactionState
 from webadmin.schedule.models import Job
 from webadmin.schedule.register import with_last_error
-from webadmin.schedule.services.give_blocks_back import end_jobs
 from webadmin.schedule.services.operation import Operation, operation
+from webadmin.schedule.services.return_job_blocks import end_jobs
 
 log = logging.getLogger(__name__)
 
@@ -28,12 +28,12 @@ GATHER_MS_MAX = 30 * 60_000
 """A compaction that takes longer than this from the seal to the job counts as abandoned, in milliseconds."""
 
 
-def basis_of_row(compaction: Compaction) -> BaseVersion:
+def base_version_of(compaction: Compaction) -> BaseVersion:
     """Return the base version of a compaction's build."""
-    told = compaction.basis
-    assert told is not None, "its rows were gathered"
+    data = compaction.base_version
+    assert data is not None, "its rows were gathered"
     return BaseVersion(
-        uid=str(compaction.branch_id), head=told["head"], snapshot=told["snapshot"], sealed=tuple(told["sealed"])
+        uid=str(compaction.branch_id), head=data["head"], snapshot=data["snapshot"], sealed=tuple(data["sealed"])
     )
 
 
@@ -43,20 +43,20 @@ def refused_words(why: Refusal) -> str:
 
 
 def close_compactions(
-    compactions: Sequence[Compaction], state: CompactionState, *, because: str = "", **told: Any
+    compactions: Sequence[Compaction], state: CompactionState, *, because: str = "", **figures: Any
 ) -> None:
     """Record the outcome of open compactions whatever their jobs do; ``told`` are columns of the result."""
     now_ms = clock_ms()
     for each in compactions:
         mine = Compaction.objects.filter(pk=each.pk, state=CompactionState.OPEN)
-        if not mine.update(state=state, finished_ms=now_ms, ended_because=because[:REASON_MAX], **told):
+        if not mine.update(state=state, finished_ms=now_ms, ended_because=because[:REASON_MAX], **figures):
             continue
         Build.objects.filter(pk=each.build_id).delete()
         watch = BranchWatch.objects.filter(branch=each.branch_id)
         if state == CompactionState.PUBLISHED:
             watch.update(
                 took_ms=now_ms - each.begun_ms,
-                last_bytes=told.get("bytes_written") or 0,
+                last_bytes=figures.get("bytes_written") or 0,
                 lost_in_a_row=0,
             )
         elif state in (CompactionState.LOST, CompactionState.FAILED) and not each.ended_because:
@@ -85,7 +85,7 @@ def end_lost() -> int:
     """End compactions that can no longer be published, so that no work is wasted on them; return how many."""
     lost: dict[str, list[Compaction]] = {}
     for each in Compaction.objects.filter(state=CompactionState.OPEN, job__isnull=False).order_by("pk"):
-        why = refusal(read_record(each.branch_id), basis_of_row(each))
+        why = refusal(read_record(each.branch_id), base_version_of(each))
         if why is not None:
             lost.setdefault(refused_words(why), []).append(each)
     for because, found in lost.items():

@@ -60,8 +60,8 @@ def count_tokens() -> None:
     fresh = BranchToken.objects.filter(state=TokenState.SEALED, row_count=None).order_by("pk")[:TOKENS_COUNTED_MAX]
     for token in fresh:
         rows = StagedEntry.objects.filter(token_id=token.pk)
-        told = rows.aggregate(count=Count("key"), tombstones=Count("key", filter=Q(identity=b"")))
-        BranchToken.objects.filter(pk=token.pk).update(row_count=told["count"], tombstone_count=told["tombstones"])
+        totals = rows.aggregate(count=Count("key"), tombstones=Count("key", filter=Q(identity=b"")))
+        BranchToken.objects.filter(pk=token.pk).update(row_count=totals["count"], tombstone_count=totals["tombstones"])
 
 
 def _act(branches: Sequence[WatchedBranch], decisions: Sequence[Decision], report: SenseReport) -> None:
@@ -93,7 +93,7 @@ def _order_of(one: WatchedBranch, decision: Decision) -> ActionContext | None:
 def _keep(one: WatchedBranch, decision: Decision) -> None:
     """Save the sensor's decision if it changed."""
     signals = Decision(branch="", held=Held.FIRES, is_wanted=True, signals=decision.signals).reason
-    told = {
+    values = {
         "is_wanted": decision.is_wanted,
         # A branch without signals is not evaluated again until something is counted on it.
         "held": "" if decision.held is Held.QUIET and not decision.signals else decision.held.value,
@@ -101,10 +101,10 @@ def _keep(one: WatchedBranch, decision: Decision) -> None:
         "severity": decision.severity,
     }
     before = one.watch
-    if before is not None and all(getattr(before, name) == value for name, value in told.items()):
+    if before is not None and all(getattr(before, name) == value for name, value in values.items()):
         return
     now_ms = clock_ms()
     ready_ms = None if decision.ready_in_s is None else now_ms + round(decision.ready_in_s * 1000)
     BranchWatch.objects.update_or_create(
-        branch=one.branch, defaults=told | {"ready_ms": ready_ms, "decided_ms": now_ms}
+        branch=one.branch, defaults=values | {"ready_ms": ready_ms, "decided_ms": now_ms}
     )

@@ -37,7 +37,7 @@ from webadmin.schedule.services.guard_deletions import allow_deletions
 
 log = logging.getLogger(__name__)
 
-CLOCKS_APART_S = 900.0
+CLOCK_SKEW_MAX_S = 900.0
 """Tolerance for the clock of the store, which gives the modification times of files, in seconds."""
 FILES_AT_ONCE = 500
 OBJECTS_EVERY_MS = 24 * 3_600_000
@@ -131,7 +131,7 @@ def _collect(repository: Repository, done: Collected, has_objects: bool, order: 
         [begun / 1000 for begun in roots.builds_begun_ms],
         written_before=old_ms / 1000,
         condemned_before=old_ms / 1000,
-        clocks_apart=CLOCKS_APART_S,
+        clock_skew_s=CLOCK_SKEW_MAX_S,
     )
     done.files_condemned, done.files_spared = len(sweep.condemned), len(sweep.spared)
     done.name(sweep.deleted)

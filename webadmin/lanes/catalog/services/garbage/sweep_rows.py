@@ -9,7 +9,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 
 from engine.lanes.catalog.plan.orphans import RetiredToken, tokens_to_sweep
 from webadmin.base.database.dialect import clock_ms, one_snapshot
-from webadmin.base.database.vacuum import tidy_up
+from webadmin.base.database.vacuum import vacuum_table
 from webadmin.lanes.catalog.lane_models import Compaction
 from webadmin.lanes.catalog.models import (
     Branch,
@@ -67,7 +67,7 @@ def sweep_retired_rows() -> int:
         if token not in named and count < ROWS_A_ROUND:
             count += _delete_rows(int(token), branch_id)
     if count >= ROWS_TIDIED:
-        tidy_up(StagedEntry)
+        vacuum_table(StagedEntry)
     return count
 
 
@@ -80,8 +80,8 @@ def _retired(tokens: QuerySet[BranchToken]) -> tuple[dict[str, tuple[int, int]],
     with one_snapshot():
         found = tokens.filter(state=TokenState.RETIRED).values_list("pk", "branch_id", "retired_ms")
         retired = {str(pk): (branch_id, retired_ms or 0) for pk, branch_id, retired_ms in found}
-        bases = list(Build.objects.values_list("basis", flat=True))
-    return retired, {str(token) for basis in bases for token in basis.get("sealed", ())}
+        bases = list(Build.objects.values_list("base_version", flat=True))
+    return retired, {str(token) for base_version in bases for token in base_version.get("sealed", ())}
 
 
 def _sweep_token(token: int, branch_id: int) -> int:

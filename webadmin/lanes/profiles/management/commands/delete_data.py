@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from engine.schedule.progress import count_words
+from engine.schedule.progress import count_text
 from webadmin.base.actions.command import add_options, run_action
 from webadmin.lanes.profiles.actions.deletion import REQUEST_DELETION
 from webadmin.lanes.profiles.services.delete_requests import DeleteOutcome
@@ -26,8 +26,8 @@ class Command(BaseCommand):
         if options["as_json"]:
             self.stdout.write(json.dumps(outcome.to_json()))
             return
-        where = f"{count_words(outcome.datasets, 'dataset')} in {count_words(outcome.blocks, 'block')}"
-        size = f"{where} ({count_words(outcome.bytes, 'byte')})"
+        where = f"{count_text(outcome.datasets, 'dataset')} in {count_text(outcome.blocks, 'block')}"
+        size = f"{where} ({count_text(outcome.bytes, 'byte')})"
         if outcome.is_dry_run:
             self.stdout.write(f"{size} would be hidden in whole or in part")
             for text in outcome.kept:

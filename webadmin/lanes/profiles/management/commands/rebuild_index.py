@@ -27,7 +27,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, bucket: str, **options: Any) -> None:
         try:
             outcome = rebuild_index(
-                store=open_store(bucket), actor=f"command:{getpass.getuser()}", progress=self._say_progress
+                store=open_store(bucket), actor=f"command:{getpass.getuser()}", progress=self._print_progress
             )
         except LithifyError as error:
             raise CommandError(f"{bucket}: {error}") from error
@@ -37,7 +37,7 @@ class Command(BaseCommand):
         if outcome.is_incomplete:
             sys.exit(1)
 
-    def _say_progress(self, so_far: RebuildOutcome) -> None:
+    def _print_progress(self, so_far: RebuildOutcome) -> None:
         self.stderr.write(f"{so_far.found} objects seen, {so_far.added} added, {so_far.known} known before")
 
 

@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand
 from rich.console import Console
 from rich.table import Table
 
-from engine.schedule.progress import count_words
+from engine.schedule.progress import count_text
 from webadmin.base.actions.action import outcome_json
 from webadmin.base.actions.command import add_options, run_action
 from webadmin.lanes.profiles.actions.deletion import APPLY_RETENTION, CHANGE_HOLD, SET_RETENTION
@@ -55,18 +55,18 @@ class Command(BaseCommand):
                 _time(part.partition_start_ms),
                 _time(part.max_time_ms),
                 _time(each.marker_ms),
-                count_words(each.blocks, "segment") if part.in_segments else str(each.blocks),
+                count_text(each.blocks, "segment") if part.in_segments else str(each.blocks),
                 str(each.bytes),
             )
         if report.expired:
             Console(file=cast("IO[str]", self.stdout), width=160, soft_wrap=True).print(table)
         verb = "would go" if report.is_dry_run else "went"
         dropped, trimmed = (
-            count_words(report.dropped_blocks, "block"),
-            count_words(report.trimmed_segments, "segment"),
+            count_text(report.dropped_blocks, "block"),
+            count_text(report.trimmed_segments, "segment"),
         )
         done = "" if report.is_dry_run else f": {dropped}, {trimmed} trimmed"
-        parts = count_words(len(report.expired), "part")
+        parts = count_text(len(report.expired), "part")
         self.stdout.write(f"{parts} of the index {verb}{done}; {report.left_for_later} left for later")
 
 

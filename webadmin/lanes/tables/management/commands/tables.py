@@ -22,7 +22,7 @@ from webadmin.lanes.tables.explain import explain_chunk, explain_path
 from webadmin.lanes.tables.models import DataSource
 from webadmin.lanes.tables.services.adopt_table import Adoption, adopt_table, rescan_table
 from webadmin.lanes.tables.services.preview_plan import preview_plan
-from webadmin.lanes.tables.services.run_cycle import take_turn
+from webadmin.lanes.tables.services.run_cycle import run_source_cycle
 from webadmin.lanes.tables.services.sources import NewTable, find_table
 from webadmin.lanes.tables.standing import SourceStanding, standings, table_state
 from webadmin.lanes.tables.table_fields import DEFAULT_TENANT
@@ -48,7 +48,7 @@ class Command(BaseCommand):
         adopt.add_argument("--dry-run", action="store_true", help="read the first files and change nothing")
         rescan = actions.add_parser("rescan", help="take what is new in the folder, and say what is gone")
         status = actions.add_parser("status", help="how far every table is")
-        plan = actions.add_parser("plan", help="take a turn of the controller now")
+        plan = actions.add_parser("plan", help="take a revision of the controller now")
         plan.add_argument("--dry-run", action="store_true", help="plan the whole table, and change nothing")
         explain = actions.add_parser("explain", help="where a file or chunk is, why, and what would change it")
         explain.add_argument("subject", help="a path below the table's URL, or a time in unix milliseconds")
@@ -94,9 +94,9 @@ class Command(BaseCommand):
         if options["as_json"]:
             self.stdout.write(json.dumps(found.to_json(), indent=2))
             return
-        told = ", ".join(f"{count} {name}" for name, count in sorted(found.statuses.items())) or "nothing new"
+        counts = ", ".join(f"{count} {name}" for name, count in sorted(found.statuses.items())) or "nothing new"
         is_dry_run = options.get("dry_run", False)
-        self.stdout.write(f"{found.table}: {found.files} files below {found.url}: {told}{' (dry run)' * is_dry_run}")
+        self.stdout.write(f"{found.table}: {found.files} files below {found.url}: {counts}{' (dry run)' * is_dry_run}")
         for path, message in found.refusals:
             self.stdout.write(f"  left out: {message if path in message else f'{path}: {message}'}")
         for text in found.unchecked:
@@ -122,25 +122,25 @@ class Command(BaseCommand):
             "tenant", "table", "chunks", "to rewrite", "deferred", "tasks", "bad files", "to publish", "state"
         )
         for one in sources:
-            told = found[one.id]
-            tasks = f"{told.running} run, {told.waiting + told.blocked} wait, {told.parked} parked"
+            state = found[one.id]
+            tasks = f"{state.running} run, {state.waiting + state.blocked} wait, {state.parked} parked"
             table.add_row(
-                *(one.tenant, one.name, str(told.chunks), size_text(told.to_rewrite), str(told.deferred), tasks),
-                *(str(told.bad_files), str(told.unpublished), _state(one, told)),
+                *(one.tenant, one.name, str(state.chunks), size_text(state.to_rewrite), str(state.deferred), tasks),
+                *(str(state.bad_files), str(state.unpublished), _state(one, state)),
             )
         Console(file=cast("IO[str]", self.stdout), width=180, soft_wrap=True).print(table)
 
     def _plan(self, options: dict[str, Any]) -> None:
         source = self._table(options)
         if not options["dry_run"]:
-            done = take_turn(source, order=command_context(options, "planned by command"))
+            done = run_source_cycle(source, order=command_context(options, "planned by command"))
             told = {"analysed": done.analysed, "created": len(done.created), "started": done.started}
             told |= {"ended": done.ended, "put_off": done.shed}
             text = done.refusal or ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in told.items())
             self.stdout.write(json.dumps(told) if options["as_json"] else text)
             return
         foreseen = preview_plan(source)
-        told = {
+        data = {
             "tasks": len(foreseen.plan.tasks),
             "chunks": foreseen.chunks,
             "segments_in": foreseen.segments_in,
@@ -150,12 +150,12 @@ class Command(BaseCommand):
             "again": len(foreseen.again),
         }
         if options["as_json"]:
-            self.stdout.write(json.dumps(told, indent=2))
+            self.stdout.write(json.dumps(data, indent=2))
             return
         self.stdout.write(
-            f"{told['tasks']} tasks would rewrite {told['chunks']} chunks: {told['segments_in']} files of "
-            f"{size_text(told['bytes'])} become {told['segments_out']}; after that "
-            + ("nothing is left to do" if foreseen.is_fix_point else f"{told['again']} chunks would be rewritten again")
+            f"{data['tasks']} tasks would rewrite {data['chunks']} chunks: {data['segments_in']} files of "
+            f"{size_text(data['bytes'])} become {data['segments_out']}; after that "
+            + ("nothing is left to do" if foreseen.is_fix_point else f"{data['again']} chunks would be rewritten again")
         )
         for task in foreseen.plan.tasks:
             self.stdout.write(f"  {task.reason}")
@@ -179,15 +179,15 @@ class Command(BaseCommand):
         return find_table(options["tenant"], options["table"])
 
 
-def _state(source: DataSource, told: SourceStanding) -> str:
-    state = table_state(source, told)
+def _state(source: DataSource, table: SourceStanding) -> str:
+    state = table_state(source, table)
     return f"{state.word}: {state.why}" if state.why else state.word
 
 
-def _status_json(source: DataSource, told: Any) -> dict[str, Any]:
-    numbers = {name: getattr(told, name) for name in type(told).__dataclass_fields__}
+def _status_json(source: DataSource, table: Any) -> dict[str, Any]:
+    numbers = {name: getattr(table, name) for name in type(table).__dataclass_fields__}
     about = {"tenant": source.tenant, "table": source.name, "url": source.url, "sequence": source.sequence}
-    return about | numbers | {"state": table_state(source, told).word}
+    return about | numbers | {"state": table_state(source, table).word}
 
 
 def _name_of(url: str) -> str:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from engine.core.errors import LithifyError
-from engine.schedule.progress import count_words, seconds_text
+from engine.schedule.progress import count_text, seconds_text
 from engine.storage import ObjectStore, open_store
 from webadmin.base.actions.command import add_options, run_action
 from webadmin.lanes.tsdb.actions import ADOPT, WITHDRAW
@@ -99,7 +99,7 @@ class Command(BaseCommand):
                 self.stderr.write(f"{tenant.tenant}: {tenant.refusal}")
         if parked := sum(tenant.jobs_parked for tenant in tenants):
             raise CommandError(
-                f"{count_words(parked, 'job')} parked after failing too often, the rest is done: see why with "
+                f"{count_text(parked, 'job')} parked after failing too often, the rest is done: see why with "
                 "'reprocess_failed_jobs --dry-run --lane tsdb' or on the page of evictions, then give it another run"
             )
 
@@ -151,11 +151,11 @@ def _round(store: ObjectStore, bucket: Bucket) -> None:
 
 
 def _line(tenants: list[TenantProgress]) -> str:
-    blocks = count_words(sum(each.blocks for each in tenants), "block")
-    left = count_words(sum(each.compactions for each in tenants), "compaction")
+    blocks = count_text(sum(each.blocks for each in tenants), "block")
+    left = count_text(sum(each.compactions for each in tenants), "compaction")
     running = sum(each.jobs_running for each in tenants)
     parked = sum(each.jobs_parked for each in tenants)
-    return f"{blocks} of {count_words(len(tenants), 'tenant')}, {left} left, {running} running, {parked} parked"
+    return f"{blocks} of {count_text(len(tenants), 'tenant')}, {left} left, {running} running, {parked} parked"
 
 
 def _ready(tenant: TenantProgress) -> str:
@@ -163,7 +163,7 @@ def _ready(tenant: TenantProgress) -> str:
     if state.word not in ("compacting", "caught up"):
         return f"{state.word}: {state.why}"
     if tenant.is_done:
-        again = tenant.looks_again_ms
+        again = tenant.rechecked_at_ms
         return (
             f"caught up until {datetime.fromtimestamp(again / 1000, UTC):%Y-%m-%d %H:%M} UTC" if again else "caught up"
         )

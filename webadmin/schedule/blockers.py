@@ -58,23 +58,23 @@ def caps_reached(now_ms: int, places: Iterable[tuple[str, str]]) -> tuple[str, .
     """
     if not LimitChange.objects.filter(name__in=CAPS, is_superseded=False).exists():
         return ()
-    asked = sorted(set(places))
-    limits = effective_limits(now_ms, tenants=[tenant for _, tenant in asked])
+    keys = sorted(set(places))
+    limits = effective_limits(now_ms, tenants=[tenant for _, tenant in keys])
     leased = Job.objects.filter(state=JobState.LEASED).order_by()
     sums = {"count": Count("id"), "size": Sum("source_bytes", default=0)}
     of_lane: dict[str, Mapping[str, Any]] = {row["lane"]: row for row in leased.values("lane").annotate(**sums)}
-    tenants = leased.filter(tenant__in=[tenant for _, tenant in asked])
+    tenants = leased.filter(tenant__in=[tenant for _, tenant in keys])
     in_lanes = tenants.values("lane", "tenant").annotate(**sums)
     of_tenant: dict[tuple[str, str], Mapping[str, Any]] = {(row["lane"], row["tenant"]): row for row in in_lanes}
     words = [
-        _cap_words(f"tenant {tenant or 'of segments'}", limits, {"tenant": tenant}, of_tenant.get((lane, tenant)))
-        or _cap_words(f"lane {lane}", limits, {"lane": lane}, of_lane.get(lane))
-        for lane, tenant in asked
+        _cap_text(f"tenant {tenant or 'of segments'}", limits, {"tenant": tenant}, of_tenant.get((lane, tenant)))
+        or _cap_text(f"lane {lane}", limits, {"lane": lane}, of_lane.get(lane))
+        for lane, tenant in keys
     ]
     return tuple(dict.fromkeys(word for word in words if word))
 
 
-def _cap_words(name: str, limits: EffectiveLimits, scope: Mapping[str, str], running: Mapping[str, Any] | None) -> str:
+def _cap_text(name: str, limits: EffectiveLimits, scope: Mapping[str, str], running: Mapping[str, Any] | None) -> str:
     jobs_max, bytes_max = (limits.value(cap, 0, **scope) for cap in CAPS)
     if running is None:  # no job runs there
         return ""

@@ -1,4 +1,4 @@
-"""Four archetypes of load over a day: the usage of a dataset and its number of shards.
+"""Four load_curves of load over a day: the usage of a dataset and its number of shards.
 
 The parameters are those of the archived simulations of the reference algorithm: units of 512 KiB/s, 1 to 32 shards,
 half-life 180 s, statistics every 10 s, an allocation every 30 s, windows of 63 and 67 minutes.
@@ -55,7 +55,7 @@ def low_rate_oscillations(second: float) -> float:
     return MIB * (1 + 0.9 * math.sin(2 * math.pi * second / 2400))
 
 
-ARCHETYPES: dict[str, Callable[[float], float]] = {
+LOAD_CURVES: dict[str, Callable[[float], float]] = {
     "steady front": steady_front,
     "steep front": steep_front,
     "extreme spikes": extreme_spikes,
@@ -102,9 +102,9 @@ def simulate_day(load: Callable[[float], float], limits: TenantLimits = LIMITS) 
     return day
 
 
-def archetype_plot(name: str) -> str:
+def load_curve_plot(name: str) -> str:
     """Return the plot of an archetype as SVG. Raises KeyError for an unknown name."""
-    day = simulate_day(ARCHETYPES[name])
+    day = simulate_day(LOAD_CURVES[name])
     ours, reference = day.over_allocation(day.ours), day.over_allocation(day.reference)
     return line_chart(
         f"{name}: {ours:.2f} shards per needed shard, reference {reference:.2f}",
@@ -122,4 +122,4 @@ def archetype_plot(name: str) -> str:
 def all_plots() -> dict[str, str]:
     """Return all plots by file name without suffix."""
     pictures = {f"trace-{trace.name.replace(' ', '-')}": trace_plot(trace) for trace in TRACES}
-    return pictures | {f"load-{name.replace(' ', '-')}": archetype_plot(name) for name in ARCHETYPES}
+    return pictures | {f"load-{name.replace(' ', '-')}": load_curve_plot(name) for name in LOAD_CURVES}

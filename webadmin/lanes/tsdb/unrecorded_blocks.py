@@ -13,7 +13,7 @@ FOUND_MAX = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotTakenIn:
+class UnrecordedBlock:
     """A block that was not recorded: its state (bad or partial), and the reason."""
 
     ulid: str
@@ -21,15 +21,16 @@ class NotTakenIn:
     why: str
 
 
-def not_taken_in(folder_id: int) -> list[NotTakenIn]:
+def unrecorded_blocks(folder_id: int) -> list[UnrecordedBlock]:
     """Return the unrecorded blocks of a folder as of its last scan, bad ones first.
 
     Leaves out results of this installation that are not published yet.
     """
-    looked = Folder.objects.filter(id=folder_id).values_list("looked__bad", "looked__partial")
-    bad, partial = looked.get()
+    examined = Folder.objects.filter(id=folder_id).values_list("examined__bad", "examined__partial")
+    bad, partial = examined.get()
     found = [
-        NotTakenIn(ulid=one["ulid"], state="bad", why=f"{one['error_class']}: {one['message']}") for one in bad or []
+        UnrecordedBlock(ulid=one["ulid"], state="bad", why=f"{one['error_class']}: {one['message']}")
+        for one in bad or []
     ]
     ids = [one["ulid"] for one in partial or []]
     ours = set(Block.objects.filter(tenant__folder=folder_id, ulid__in=ids).values_list("ulid", flat=True))
@@ -37,13 +38,13 @@ def not_taken_in(folder_id: int) -> list[NotTakenIn]:
         if one["ulid"] not in ours:
             going = "its deletion is under way" if one["has_deletion_mark"] else "its upload is not finished"
             why = f"it has no meta.json, {one['objects']} objects, {one['size']} bytes: {going}"
-            found.append(NotTakenIn(ulid=one["ulid"], state="partial", why=why))
+            found.append(UnrecordedBlock(ulid=one["ulid"], state="partial", why=why))
     return found
 
 
-def explain_not_taken_in(ulid: str) -> list[Explanation]:
+def explain_unrecorded(ulid: str) -> list[Explanation]:
     """Explain every unrecorded block with this ULID."""
-    some = Folder.objects.filter(Q(bad__gt=0) | Q(partial__gt=0)).select_related("bucket").defer("looked")
+    some = Folder.objects.filter(Q(bad__gt=0) | Q(partial__gt=0)).select_related("bucket").defer("examined")
     return [
         Explanation(
             subject=f"Block {ulid} in {folder.bucket.name}/{folder.name}",
@@ -56,6 +57,6 @@ def explain_not_taken_in(ulid: str) -> list[Explanation]:
             ),
         )
         for folder in some.order_by("bucket__name", "name")
-        for one in not_taken_in(folder.id)
+        for one in unrecorded_blocks(folder.id)
         if one.ulid == ulid
     ][:FOUND_MAX]

@@ -78,8 +78,8 @@ def _other_worker(fact: PollFact, _: MemorySchedule, __: MemoryJob) -> None:
 
 
 def _other_token(fact: PollFact, _: MemorySchedule, __: MemoryJob) -> None:
-    first, second = fact.request.told
-    fact.request = replace(fact.request, told=(first, replace(second, token=second.token - 1)))
+    first, second = fact.request.reports
+    fact.request = replace(fact.request, reports=(first, replace(second, token=second.token - 1)))
 
 
 def _other_job(fact: PollFact, _: MemorySchedule, __: MemoryJob) -> None:

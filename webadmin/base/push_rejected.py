@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class NotTaken(Exception):
+class PushRejected(Exception):
     """A push was rejected, in whole or in part.
 
     ``code`` is one of Connect's, ``reason`` a stable code for metrics, ``message`` for humans. ``is_counted``: the

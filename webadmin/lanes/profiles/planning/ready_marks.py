@@ -7,34 +7,34 @@ from collections.abc import Collection, Iterable
 
 from django.db import transaction
 
-from webadmin.base.database.dialect import among, locked, quick_cursor
+from webadmin.base.database.dialect import among, locked, prepared_cursor
 from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.schedule.command_log import take_head
 from webadmin.schedule.fairness_models import TenantShare
 from webadmin.schedule.polls.tenant_shares import TenantKey
 
-_HAS_NOTICED = """
+_HAS_READY = """
 EXISTS (SELECT 1 FROM profiles_levelqueue q WHERE q.lane = schedule_tenantshare.lane
-        AND q.tenant = schedule_tenantshare.tenant AND q.is_noticed AND q.block_count > 0)
+        AND q.tenant = schedule_tenantshare.tenant AND q.is_marked_ready AND q.block_count > 0)
 """
 _LANE_TIME = "COALESCE((SELECT l.tenant_time FROM schedule_laneshare l WHERE l.lane = schedule_tenantshare.lane), 0)"
-_SETTLE_AWAKE = f"""
+_MARK_ACTIVE = f"""
 UPDATE schedule_tenantshare
 SET virtual_time = CASE WHEN NOT is_awake AND virtual_time < {_LANE_TIME} THEN {_LANE_TIME} ELSE virtual_time END,
     is_awake = NOT is_awake
-WHERE lane = %s AND {{own}} AND is_awake <> {_HAS_NOTICED}
+WHERE lane = %s AND {{own}} AND is_awake <> {_HAS_READY}
 """  # noqa: S608
 
 
-def settle_awake(tenants: Collection[TenantKey]) -> None:
+def mark_active_tenants(tenants: Collection[TenantKey]) -> None:
     """Mark whether these tenants have noticed queues.
 
     A tenant that becomes active starts at the lane's present virtual time, so that it gains no credit for idle time.
     """
-    with quick_cursor() as cursor:
+    with prepared_cursor() as cursor:
         for lane, names in _by_lane(tenants).items():
             own, values = among(TenantShare, "tenant", names)
-            cursor.execute(_SETTLE_AWAKE.format(own=own), [lane, *values])
+            cursor.execute(_MARK_ACTIVE.format(own=own), [lane, *values])
 
 
 def mark_tenants_idle(tenants: Iterable[TenantKey]) -> None:
@@ -45,9 +45,9 @@ def mark_tenants_idle(tenants: Iterable[TenantKey]) -> None:
     with transaction.atomic(durable=True):
         take_head()
         for lane, names in _by_lane(tenants).items():
-            queues = LevelQueue.objects.filter(lane=lane, tenant__in=names, is_noticed=True)
+            queues = LevelQueue.objects.filter(lane=lane, tenant__in=names, is_marked_ready=True)
             ids = list(locked(queues.order_by("id")).values_list("id", flat=True))
-            LevelQueue.objects.filter(id__in=ids).update(is_noticed=False)
+            LevelQueue.objects.filter(id__in=ids).update(is_marked_ready=False)
             TenantShare.objects.filter(lane=lane, tenant__in=names).update(is_awake=False)
 
 

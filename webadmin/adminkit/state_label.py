@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class StateWord:
+class StateLabel:
     """The label of a state, its tone, and the reason, "" where the label suffices."""
 
     word: str

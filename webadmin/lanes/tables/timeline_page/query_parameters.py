@@ -15,7 +15,7 @@ MOMENT_MAX = 1 << 53
 """Largest integer that JavaScript represents exactly."""
 
 
-class AskedWrongly(LithifyError):
+class InvalidTimelineQuery(LithifyError):
     """The query is invalid; the message names the reason."""
 
     code = "asked_wrongly"
@@ -37,10 +37,10 @@ def whole_timeline(source: DataSource) -> Stretch | None:
     return Stretch(start_ms=first, end_ms=last) if first is not None and last is not None else None
 
 
-def asked_stretch(source: DataSource, query: QueryDict) -> Stretch | None:
+def requested_stretch(source: DataSource, query: QueryDict) -> Stretch | None:
     """Return the requested interval, by default that of the newest chunks; None if the table has no chunks.
 
-    Raises AskedWrongly.
+    Raises InvalidTimelineQuery.
     """
     if "from" not in query and "until" not in query:
         newest = Chunk.objects.filter(source=source).order_by("-start_ms")
@@ -48,11 +48,11 @@ def asked_stretch(source: DataSource, query: QueryDict) -> Stretch | None:
         return Stretch(start_ms=rows[-1][0], end_ms=rows[0][1]) if rows else None
     start_ms, end_ms = _moment(query, "from"), _moment(query, "until")
     if start_ms >= end_ms:
-        raise AskedWrongly(f"the time asked for ends before it begins: from {start_ms} until {end_ms} ms")
+        raise InvalidTimelineQuery(f"the time asked for ends before it begins: from {start_ms} until {end_ms} ms")
     return Stretch(start_ms=start_ms, end_ms=end_ms)
 
 
-def asked_chunk(source: DataSource, text: str) -> Chunk | None:
+def requested_chunk(source: DataSource, text: str) -> Chunk | None:
     """Return the chunk that begins at this time, None if there is none."""
     if not text.removeprefix("-").isdecimal() or len(text) > len(str(MOMENT_MAX)):
         return None
@@ -63,5 +63,5 @@ def _moment(query: QueryDict, name: str) -> int:
     text = query.get(name, "")
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal()) or len(digits) > len(str(MOMENT_MAX)) or int(digits) > MOMENT_MAX:
-        raise AskedWrongly(f"{name} is {text[:40]!r}, not a moment in milliseconds since 1970")
+        raise InvalidTimelineQuery(f"{name} is {text[:40]!r}, not a moment in milliseconds since 1970")
     return int(text)

@@ -49,7 +49,7 @@ class Operation:
 View = Callable[..., HttpResponseBase]
 
 
-def door(operations: Mapping[str, Operation]) -> View:
+def operation_view(operations: Mapping[str, Operation]) -> View:
     """Return the view of one path; ``operations`` are keyed by method."""
 
     @csrf_exempt
@@ -67,7 +67,7 @@ def door(operations: Mapping[str, Operation]) -> View:
                 _check_scope(key, operation)
             if operation.writes:
                 check_origin(request)
-            call = Call(request, operation.name, key or NOBODY, names)
+            call = Call(request, operation.name, key or NO_KEY, names)
             if "repository" in names:
                 call.find_repository()
             return operation.handler(call)
@@ -80,12 +80,12 @@ def door(operations: Mapping[str, Operation]) -> View:
 
 
 @csrf_exempt
-def nowhere(request: HttpRequest, path: str) -> HttpResponse:
+def unknown_path(request: HttpRequest, path: str) -> HttpResponse:
     """Return the error for every other path: the SDK has more operations than this API serves."""
     return refusal(NotServed(f"{request.method} /{path} is no operation that is served here"))
 
 
-NOBODY = AccessKey(name="nobody", tenant="", may_read=False, may_write=False)
+NO_KEY = AccessKey(name="nobody", tenant="", may_read=False, may_write=False)
 """The caller of open operations."""
 
 

@@ -1,23 +1,23 @@
-"""Read the remnants of other shards that may join the queues of a poll, as the web application does."""
+"""Read the partial batches of other shards that may join the queues of a poll, as the web application does."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from engine.lanes.profiles.plan.consolidation import is_consolidating, is_remnant
-from engine.lanes.profiles.plan.levels import due_remnant
+from engine.lanes.profiles.plan.consolidation import is_consolidating, is_partial_batch
+from engine.lanes.profiles.plan.levels import due_partial_batch
 from engine.lanes.profiles.plan.model import BlockQueue
 from engine.simulation.memory.queues import QueueBook
 from engine.simulation.memory.rows import LANE, MemoryQueue
 
 
-def with_remnants(book: QueueBook, queues: Sequence[BlockQueue], *, now_ms: int) -> tuple[BlockQueue, ...]:
-    """Return the queues; those with a due remnant get the remnants of other shards that may join."""
+def with_partial_batches(book: QueueBook, queues: Sequence[BlockQueue], *, now_ms: int) -> tuple[BlockQueue, ...]:
+    """Return the queues; those with a due partial batch get the partial batches of other shards that may join."""
     return tuple(
         [
-            replace(queue, remnants=_remnants_like(book, queue, now_ms))
-            if is_consolidating(queue.policy, queue.tenant) and due_remnant(queue, now_ms=now_ms)
+            replace(queue, partial_batches=_partial_batches_like(book, queue, now_ms))
+            if is_consolidating(queue.policy, queue.tenant) and due_partial_batch(queue, now_ms=now_ms)
             else queue
             for queue in queues
         ]
@@ -39,15 +39,15 @@ def block_queue(queue: MemoryQueue, count: int) -> BlockQueue:
     )
 
 
-def _remnants_like(book: QueueBook, leader: BlockQueue, now_ms: int) -> tuple[BlockQueue, ...]:
-    """Return the oldest remnants of the leader's tenant and level in other shards."""
+def _partial_batches_like(book: QueueBook, leader: BlockQueue, now_ms: int) -> tuple[BlockQueue, ...]:
+    """Return the oldest partial batches of the leader's tenant and level in other shards."""
     policy = leader.policy
-    kin = [book.by_id[number] for _, number in book.tenants[leader.tenant].queues]
+    peers = [book.by_id[number] for _, number in book.tenants[leader.tenant].queues]
     found = [
         queue
-        for queue in kin
+        for queue in peers
         if queue.level == leader.level
-        and is_remnant(
+        and is_partial_batch(
             policy,
             block_count=len(queue.entries),
             byte_count=queue.byte_count,

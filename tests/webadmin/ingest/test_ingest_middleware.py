@@ -14,7 +14,7 @@ from engine.formats.pprof.pprof import parse_profile
 from engine.formats.proto import otlp_profiles_pb2 as otlp
 from tests.webadmin.ingest.conftest import Doors
 from tests.webadmin.ingest.pushes import fresh_pprof
-from webadmin.base.time_words import parse_time
+from webadmin.base.query_times import parse_time
 
 OTLP = "/v1development/profiles"
 OTLP_TYPE = "application/x-protobuf"

@@ -17,7 +17,7 @@ Value = TypeVar("Value")
 Parameters = ParamSpec("Parameters")
 
 
-def quickly_built(cls: type[Value]) -> type[Value]:
+def fast_init(cls: type[Value]) -> type[Value]:
     """Replace the constructor of a dataclass with ``frozen=True, slots=True`` by a faster one of the same signature.
 
     The class may be generic, but has no other base class.
@@ -29,8 +29,8 @@ def quickly_built(cls: type[Value]) -> type[Value]:
     return cls
 
 
-def maker(cls: Callable[Parameters, Value]) -> Callable[Parameters, Value]:
-    """Return a function that is equivalent to calling a ``quickly_built`` class and takes half as long.
+def fast_constructor(cls: Callable[Parameters, Value]) -> Callable[Parameters, Value]:
+    """Return a function that is equivalent to calling a ``fast_init`` class and takes half as long.
 
     Calling a class packs the arguments into a dictionary before ``__init__`` runs; a plain function does not.
     """

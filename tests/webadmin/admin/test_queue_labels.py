@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from webadmin.lanes.profiles.admin.queue_words import QueueFill, ready_badge, ready_reason
+from webadmin.lanes.profiles.admin.queue_labels import QueueFill, ready_badge, ready_reason
 
 NOW_MS = 1_790_000_000_000
 FILLING = QueueFill(

@@ -20,7 +20,7 @@ from webadmin.schedule.services.operation import JOBS_PER_COMMAND, OperationOutc
 COUNTED_MAX = 10_000
 
 
-def lone_blocks(since_ms: int, accepted_ms: int) -> Counter[str]:
+def single_blocks(since_ms: int, accepted_ms: int) -> Counter[str]:
     """Return, by error class, the blocks that failed alone or were quarantined since ``since_ms``.
 
     A block failed alone if it is the only one of a parked job. Only blocks that arrived after ``accepted_ms`` count.

@@ -35,7 +35,7 @@ def full_of_pinned(service: Service) -> FakeWorker:
     gone.poll(*(gone.released(job) for job in jobs), capacity=0)
     pin(JobFilter(names=tuple(jobs)), worker="gone", order=ORDER)
     Limits.objects.update(queue_max=3)
-    for _ in range(6):  # until nobody has heard of it for a while
+    for _ in range(6):  # until its lease has expired
         service.clock.advance(14)
         other.poll(capacity=0)
     return other

@@ -13,6 +13,6 @@ def again_at_ms(now_ms: int, failures: int) -> int:
     return now_ms + min(MOST_MS, FIRST_MS << min(failures - 1, FAILURES_MAX))
 
 
-def in_words(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Return the class and the message of an error, without NUL characters, which the database rejects."""
     return f"{type(error).__name__}: {error}".replace("\0", " ")

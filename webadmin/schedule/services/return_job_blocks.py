@@ -16,11 +16,11 @@ from webadmin.schedule.services.operation import Chosen, JobAction, Operation, O
 REASON_MAX = 500
 
 
-def give_blocks_back(wanted: JobFilter, *, order: ActionContext) -> OperationOutcome:
+def return_job_blocks(wanted: JobFilter, *, order: ActionContext) -> OperationOutcome:
     """End parked jobs and return their blocks; quarantined ones are left. Raises FilterEmpty."""
     return change_jobs(
         JobAction(
-            action="give_blocks_back",
+            action="return_job_blocks",
             among=Job.objects.filter(state=JobState.PARKED),
             their_state="parked",
             choose=_choose,

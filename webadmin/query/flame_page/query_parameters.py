@@ -15,7 +15,7 @@ from django.http import QueryDict
 from engine.formats.profile_block.selectors import InvalidSelector, Matcher, matcher
 from engine.query.errors import InvalidQuestion
 from engine.query.model import SERVICE_NAME, Question, type_id
-from webadmin.base.time_words import parse_time
+from webadmin.base.query_times import parse_time
 from webadmin.query.viewers.viewing import Viewing
 
 FILTERS_MAX = 50

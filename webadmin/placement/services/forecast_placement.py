@@ -29,9 +29,9 @@ from webadmin.placement.services.instances import current_ring
 SERIES_PER_DATASET = 16
 """A dataset's load is split into this many series, which are distributed among its shards."""
 DATASETS_MAX = 2_000
-MOVERS_LOOKED_AT = 200
+MOVERS_CONSIDERED = 200
 MOVERS_SHOWN = 20
-STAND_INS = 500
+SAMPLE_DATASETS = 500
 """If nothing was written recently, this many synthetic datasets show what a change of the fleet moves."""
 NEW_INSTANCES_MAX = 200
 
@@ -47,7 +47,7 @@ class FleetChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foresight:
+class MovementForecast:
     """What a change would move, as shares of all bytes written.
 
     ``moved_in_kept_ring`` is what would move if the number of shards stayed; ``loads`` are instances with their share
@@ -83,20 +83,20 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def what_if(change: FleetChange) -> Foresight:
+def what_if(change: FleetChange) -> MovementForecast:
     """Return what a change of the fleet would move. Raises RingRefused, EmptyRing."""
     before = current_ring()
     after = changed_ring(before, change)
     rules = _next_rules(_head(), operator_settings())
-    return _foresight(before, after, rules, rules, _statistics())
+    return _movement(before, after, rules, rules, _statistics())
 
 
-def foresee_settings(before: PlacementSettings, after: PlacementSettings) -> Foresight | None:
+def forecast_settings(before: PlacementSettings, after: PlacementSettings) -> MovementForecast | None:
     """Return what other limits or overrides would move; None while there is no ring."""
     ring, head = current_ring(), _head()
     if not ring.shards:
         return None
-    return _foresight(ring, ring, _next_rules(head, before), _next_rules(head, after), _statistics())
+    return _movement(ring, ring, _next_rules(head, before), _next_rules(head, after), _statistics())
 
 
 def changed_ring(ring: Ring, change: FleetChange) -> Ring:
@@ -132,9 +132,9 @@ def _next_rules(head: RulesHead, settings: PlacementSettings) -> PlacementRules:
     return build_rules(published, states, replace(statistics, created_at_ms=head.built_at_ms), settings)[0]
 
 
-def _foresight(
+def _movement(
     before: Ring, after: Ring, rules: PlacementRules, new_rules: PlacementRules, statistics: PlacementStatistics
-) -> Foresight:
+) -> MovementForecast:
     usages, notes = _usages(statistics)
     if not before.shards:
         raise EmptyRing("there is no ring yet: start a segment writer")
@@ -145,8 +145,8 @@ def _foresight(
     if after.shards != before.shards:
         kept_ring = change_ring(before, after.instances, shards=before.shards)
         in_kept_ring = compare_placements(before, kept_ring, rules, series, new_rules=rules).moved
-        notes.append(_resize_words(before, after, moved, in_kept_ring))
-    return Foresight(
+        notes.append(_resize_reason(before, after, moved, in_kept_ring))
+    return MovementForecast(
         shards=(before.shards, after.shards),
         moved=moved.moved,
         unavoidable=moved.unavoidable,
@@ -158,7 +158,7 @@ def _foresight(
     )
 
 
-def _resize_words(before: Ring, after: Ring, moved: Movement, in_kept_ring: float) -> str:
+def _resize_reason(before: Ring, after: Ring, moved: Movement, in_kept_ring: float) -> str:
     """Return why the number of shards changes, how much of the movement that causes, and what an operator may do."""
     tokens = sum(one.tokens for one in after.instances)
     why, advice = f"The ring changes from {before.shards} to {after.shards} shards.", ""
@@ -183,8 +183,8 @@ def _usages(statistics: PlacementStatistics) -> tuple[dict[DatasetKey, float], l
     found = sorted(statistics.datasets, key=lambda one: (-one.usage(), one.tenant, one.dataset))
     usages = {(one.tenant, one.dataset): float(one.usage()) for one in found[:DATASETS_MAX]}
     if not any(usages.values()):
-        stand_ins = {("made-up", f"dataset-{number}"): 1.0 for number in range(STAND_INS)}
-        return stand_ins, [f"Nothing was written lately: {STAND_INS} made-up datasets of equal load stand in."]
+        samples = {("made-up", f"dataset-{number}"): 1.0 for number in range(SAMPLE_DATASETS)}
+        return samples, [f"Nothing was written lately: {SAMPLE_DATASETS} made-up datasets of equal load stand in."]
     left = len(found) - len(usages)
     return usages, [f"Of the {left} datasets that write least nothing is said."] if left else []
 
@@ -213,7 +213,7 @@ def _movers(
     """Return the datasets that move most, among those that write most."""
     old, new = Placer(before, by_fingerprint(rules)), Placer(after, by_fingerprint(new_rules))
     found = []
-    for key, usage in list(usages.items())[:MOVERS_LOOKED_AT]:
+    for key, usage in list(usages.items())[:MOVERS_CONSIDERED]:
         pairs = [(old.decide(*key, one.fingerprint), new.decide(*key, one.fingerprint)) for one in _series(key, 1.0)]
         moved = sum(was.instance != now.instance for was, now in pairs) / SERIES_PER_DATASET
         counts = pairs[0][0].dataset_shards, pairs[0][1].dataset_shards

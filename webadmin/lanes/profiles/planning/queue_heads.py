@@ -8,13 +8,13 @@ from typing import Any
 
 from engine.lanes.profiles.plan.model import BlockQueue, LevelPolicy, QueuedBlock
 from webadmin.lanes.profiles.level_models import LevelQueue
-from webadmin.lanes.profiles.planning.level_queues import Front
+from webadmin.lanes.profiles.planning.level_queues import HeadState
 
 BLOCK_COLUMNS = ("id", "ulid", "arrived_at_ms", "created_at_ms", "size_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueFront:
+class QueueHead:
     """A queue to be planned, as it was read, with its oldest blocks in order.
 
     ``planned_max`` of the blocks are for jobs of this poll; the others are for the sums without those. ``kept_out`` are
@@ -46,10 +46,10 @@ class QueueFront:
             served_at_ms=queue.served_at_ms,
         )
 
-    def without(self, taken: Collection[int]) -> Front:
+    def without(self, taken: Collection[int]) -> HeadState:
         """Return the front without these blocks, by row id."""
         rows = [(block.arrived_at_ms, block.size_bytes) for block in self.blocks if block.id not in taken]
-        return Front(
+        return HeadState(
             block_count=self.queue.block_count,
             byte_count=self.queue.byte_count,
             newest_arrival_ms=self.queue.newest_arrival_ms,

@@ -11,7 +11,7 @@ OVERLAY_FILE = (1 << 32) - 1
 """Chunk file number of records that are not in a file of the block: the merge made them for a batch of series."""
 
 
-class Turn(IntEnum):
+class MergeStop(IntEnum):
     """Why a merge of series stopped: a source needs its next batch, a batch is full, a series needs pure Python."""
 
     NEEDS = 0

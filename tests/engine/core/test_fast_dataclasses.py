@@ -10,10 +10,10 @@ from typing import Generic, TypeVar
 
 import pytest
 
-from engine.core.quick_values import maker, quickly_built
+from engine.core.fast_dataclasses import fast_constructor, fast_init
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Point:
     """Both kinds of arguments, a default, a factory, and a field that follows from others."""
@@ -58,7 +58,7 @@ def test_values_are_copied_replaced_and_pickled_as_others() -> None:
 Thing = TypeVar("Thing")
 
 
-@quickly_built
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box(Generic[Thing]):
     """A generic value."""
@@ -73,14 +73,18 @@ def test_generic_values_are_built_too() -> None:
 
 
 def test_a_maker_makes_what_the_class_makes() -> None:
-    point = maker(Point)(1, 5, tags=["a"])
-    assert (point, type(point), hash_of(maker(Box)(thing=1))) == (Point(1, 5, tags=["a"]), Point, hash_of(Box(thing=1)))
-    assert maker(Point)(1) == Point(1)
-    assert maker(Point)(1).tags is not maker(Point)(1).tags
+    point = fast_constructor(Point)(1, 5, tags=["a"])
+    assert (point, type(point), hash_of(fast_constructor(Box)(thing=1))) == (
+        Point(1, 5, tags=["a"]),
+        Point,
+        hash_of(Box(thing=1)),
+    )
+    assert fast_constructor(Point)(1) == Point(1)
+    assert fast_constructor(Point)(1).tags is not fast_constructor(Point)(1).tags
     with pytest.raises(FrozenInstanceError):
         point.x = 2  # type: ignore[misc]
     with pytest.raises(TypeError):
-        maker(Point)(1, z=1)  # type: ignore[call-arg]
+        fast_constructor(Point)(1, z=1)  # type: ignore[call-arg]
 
 
 def hash_of(box: Box[int]) -> int:

@@ -24,7 +24,7 @@ _FACTORS = {"": 1, "B": 1} | dict((*BINARY_UNITS, *DECIMAL_UNITS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingWords:
+class SettingLabel:
     """The label of a setting, and its description."""
 
     label: str
@@ -76,7 +76,7 @@ class Size(Number):
         return super().option() | {"type": read_size, "metavar": "SIZE"}
 
 
-def setting(name: str, words: SettingWords, low: int, high: int) -> Number:
+def setting(name: str, words: SettingLabel, low: int, high: int) -> Number:
     """Return the field of a numeric setting."""
     if words.unit == "bytes":
         return Size(name=name, label=words.label, about=words.about, low=low, high=high)

@@ -20,7 +20,7 @@ REPEATED = "repeated."
 GROUPS = (LETTERS, OBJECTS, REPEATED)
 
 
-def count_happened(what: str, count: int) -> None:
+def count_events(what: str, count: int) -> None:
     """Add to the total of an event; nothing is written for 0."""
     if count:
         count_swept(what, count)

@@ -14,12 +14,12 @@ from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponse
 from django.urls import ResolverMatch
 
-from webadmin.ingest.urls import DOORS, PUSH_METHOD
+from webadmin.ingest.urls import INGEST_VIEWS, PUSH_METHOD
 
 _REPEATED = re.compile(r"/{2,}")
 
 
-class DoorsFirst:
+class IngestFastPathMiddleware:
     """Handle ingest requests whose Host is allowed; pass all other requests on, with repeated slashes merged."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -29,7 +29,7 @@ class DoorsFirst:
         if "//" in request.path_info:
             request.path_info = _REPEATED.sub("/", request.path_info)
         path = request.path_info.removeprefix("/")
-        view = DOORS.get(PUSH_METHOD if path.endswith("/" + PUSH_METHOD) else path)
+        view = INGEST_VIEWS.get(PUSH_METHOD if path.endswith("/" + PUSH_METHOD) else path)
         if view is None:
             return self._get_response(request)
         try:
