@@ -178,7 +178,8 @@ SPECTACULAR_SETTINGS = {
     # Both serializers call their field "limit": without names of their own the schema would number them.
     "ENUM_NAME_OVERRIDES": {
         "ScheduleLimitEnum": "webadmin.schedule.api.operation_serializers.LIMITS",
-        "PushLimitEnum": "webadmin.ingest.push_limits_api.NAMES",
+        "PushLimitEnum": "webadmin.ingest.actions.NAMES",
+        "PauseModeEnum": "webadmin.schedule.api.operation_serializers.MODES",
     }
     | {name: choices for lane in _lanes for name, choices in lane.enum_names.items()},
 }

@@ -87,11 +87,11 @@ def schedule_database() -> Iterator[dict[str, str]]:
 def set_limits() -> None:
     """Set the lease duration and the job limit for benchmarks."""
     from engine.schedule.limits import EVERYTHING, LimitName
+    from webadmin.base.actions.action import ActionContext
     from webadmin.schedule.services.change_limit import change_limit
-    from webadmin.schedule.services.operation import Order
 
     for name, value in ((LimitName.LEASE_SECONDS, LEASE_SECONDS), (LimitName.QUEUE_MAX, 0)):
-        change_limit(name=name, scope=EVERYTHING, value=value, order=Order(actor="bench"))
+        change_limit(name=name, scope=EVERYTHING, value=value, order=ActionContext(actor="bench"))
 
 
 class Backlog:

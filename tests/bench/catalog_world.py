@@ -70,9 +70,9 @@ def new_repository(rows: Iterable[Row]) -> Any:
 
 def bench_order() -> Any:
     """Return the actor of actions."""
-    from webadmin.schedule.services.operation import Order
+    from webadmin.base.actions.action import ActionContext
 
-    return Order(actor="bench")
+    return ActionContext(actor="bench")
 
 
 def stage(repository: Any, branch_name: str, rows: Iterable[Row]) -> None:

@@ -234,13 +234,13 @@ def _poll(request: Any, credential: Any) -> list[str]:
 
 def _give_back(jobs: Sequence[str]) -> None:
     """Return the blocks of these jobs to their queues by operator actions."""
+    from webadmin.base.actions.action import ActionContext
     from webadmin.schedule.register import JobFilter
     from webadmin.schedule.services.give_blocks_back import give_blocks_back
-    from webadmin.schedule.services.operation import Order
     from webadmin.schedule.services.set_aside_jobs import cancel
 
     for order in (cancel, give_blocks_back):
-        outcome = order(JobFilter(names=tuple(jobs)), order=Order(actor="bench"))
+        outcome = order(JobFilter(names=tuple(jobs)), order=ActionContext(actor="bench"))
         assert len(outcome.changed) == len(jobs), outcome.left
 
 

@@ -117,9 +117,9 @@ class OperatingScene:
 
     def previewed_limit(self, kind: str, value: str) -> str:
         """Return the text of the form that sets a limit, previewed for this scope."""
-        address = "/admin/schedule/limitchange/order/set-limit/"
+        address = "/admin/schedule/limitchange/action/set-limit/"
         self.admin.get(address)
-        fields = {"name": "running_max", "scope_kind": kind, "scope_value": value, "value": "9", "for_seconds": "3600"}
+        fields = {"limit": "running_max", "scope_kind": kind, "scope_value": value, "value": "9", "for_seconds": "3600"}
         given = {"step": "preview", "why": "maintenance", "csrfmiddlewaretoken": self.admin.cookies["csrftoken"]}
         return words(self.admin.post(address, data=fields | given).text)
 

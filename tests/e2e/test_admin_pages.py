@@ -26,7 +26,7 @@ from pytest_django.live_server_helper import LiveServer
 from engine.schedule.model import JobState
 from tests.webadmin.admin import catalog_rows, rows, timeline_rows, tsdb_rows
 from tests.webadmin.admin.scene import fill_night
-from webadmin.adminkit.orders import OrderedAdmin
+from webadmin.adminkit.actions import ActionAdmin
 from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.console import content_security
 from webadmin.schedule.models import Attempt, Job
@@ -78,10 +78,10 @@ def pages(transactional_db: None, scene: Callable[[], object]) -> list[str]:
 
 
 def _orders_of(page: ReadOnlyAdmin, name: str, model: type) -> list[str]:
-    """The page of each order, about a row where it needs one."""
+    """The page of each action, about a row where it needs one."""
     row = model._default_manager.order_by("pk").first()
-    orders = page.orders if isinstance(page, OrderedAdmin) else ()
-    return [reverse(f"{name}_order", args=[order.name], query={"ids": row.pk}) for order in orders]
+    actions = page.operator_actions if isinstance(page, ActionAdmin) else ()
+    return [reverse(f"{name}_action", args=[action.name], query={"ids": row.pk}) for action in actions]
 
 
 def _different(model: type) -> list:
@@ -256,7 +256,7 @@ def test_a_limit_is_set_for_an_hour_with_the_mouse(browser: Browser, live_server
     complaints = complaints_of(page)
     page.goto(live_server.url + reverse("admin:schedule_limitchange_changelist"))
     page.get_by_role("link", name="Set a limit").click()
-    page.select_option("select[name=name]", "failures_max")
+    page.select_option("select[name=limit]", "failures_max")
     page.fill("input[name=value]", "8")
     page.fill("input[name=why]", "a bad hour")
     page.get_by_role("button", name="Preview").click()

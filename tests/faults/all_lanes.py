@@ -7,7 +7,7 @@ staged entries: each sample, row and entry of them must be in exactly one live p
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +16,8 @@ from engine.storage import ObjectStore
 from tests.faults import test_catalog_kills as catalogs
 from tests.faults import test_table_kills as tables
 from tests.faults.database_proxy import Statement
-from tests.faults.http_proxy import Request
 from tests.faults.stack import LIVE, NODES, SETTLE_SECONDS, FaultStack
-from tests.faults.steps import SWAPPED, report
+from tests.faults.steps import SWAPPED
 from tests.faults.test_block_kills import RESULTS, Tenant, adopted
 from tests.processes import wait_until
 
@@ -71,11 +70,10 @@ SWAPS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Swap:
-    """Recognises the commit of a lane's swap, and the worker's report of success; ``key`` is the parameter of SWAPS."""
+    """Recognises the commit of a lane's swap; ``key`` is the parameter of SWAPS."""
 
     key: str | int
     is_committed: Callable[[Statement], bool]
-    is_reported: Callable[[Request], bool]
 
 
 class AllLanes:
@@ -92,9 +90,9 @@ class AllLanes:
         repository, self.branch = made[name]
         self.segment_count = len(self._segments)
         self.swaps = {
-            "profiles": Swap(key=self.shard, is_committed=SWAPPED(self.shard), is_reported=report(self.shard)),
+            "profiles": Swap(key=self.shard, is_committed=SWAPPED(self.shard)),
             "tsdb": _swap(name, f"-T{name}-", "completed"),
-            "tables": Swap(key=self.table.name, is_committed=tables.is_swap, is_reported=tables.is_report),
+            "tables": Swap(key=self.table.name, is_committed=tables.is_swap),
             "catalog": _swap(self.branch, f"-R{repository}", "published"),
         }
 
@@ -138,6 +136,10 @@ class AllLanes:
         """Wait until the jobs of so many lanes are done."""
         self._wait_until(lambda: len(self.swaps) - len(self._open_swaps()) >= lanes, f"{lanes} swaps are done")
 
+    def are_swapped(self, lanes: Collection[str]) -> bool:
+        """Return whether a job of each of these lanes is done."""
+        return not self._open_swaps().intersection(lanes)
+
     def are_swaps_lost(self) -> bool:
         """Return whether no lane's job is done."""
         return self._open_swaps() == self.swaps.keys()
@@ -177,9 +179,6 @@ def _swap(key: str | int, job: str, outcome: str) -> Swap:
     return Swap(
         key=key,
         is_committed=lambda statement: statement.commits(job, outcome),
-        is_reported=lambda request: (
-            request.is_about("POST", "/jobs/poll", b'"success"') and job.encode() in request.body
-        ),
     )
 
 

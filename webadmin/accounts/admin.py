@@ -15,10 +15,10 @@ from unfold.admin import ModelAdmin
 from unfold.decorators import display
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from webadmin.accounts.credential_orders import CREDENTIAL_ORDERS
+from webadmin.accounts.credential_actions import CREDENTIAL_ACTIONS
 from webadmin.adminkit import formatting as show
+from webadmin.adminkit.actions import ActionAdmin
 from webadmin.adminkit.audited import AuditedAdmin
-from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Json, Section
 from webadmin.base.access.models import AuditEntry, Tenant, WorkerCredential
@@ -82,7 +82,7 @@ class TenantAdmin(ReadOnlyAdmin):
 
 
 @admin.register(WorkerCredential)
-class WorkerCredentialAdmin(OrderedAdmin):
+class WorkerCredentialAdmin(ActionAdmin):
     """Credentials of workers, senders and catalog clients. Neither secrets nor their hashes are shown."""
 
     list_display = ("name", "state_cell", "key", "scope_text", "issued", "expires", "used")
@@ -90,7 +90,7 @@ class WorkerCredentialAdmin(OrderedAdmin):
     search_help_text = "Part of a credential's name"
     about = "Credentials of workers, senders and catalog clients. A secret is shown once, when it is made."
     empty_list = "No credentials yet: create one."
-    orders = CREDENTIAL_ORDERS
+    operator_actions = CREDENTIAL_ACTIONS
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WorkerCredential]:
         return WorkerCredential.objects.defer("secret_hash", "previous_secret_hash")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from django.urls import path
 
-from webadmin.accounts import api
+from webadmin.accounts.api import CredentialsView
+from webadmin.accounts.credential_actions import EXPIRE, REVOKE, ROTATE
+from webadmin.base.actions.api import action_path
 
 urlpatterns = [
-    path("credentials", api.CredentialsView.as_view(), name="credentials"),
-    path("credentials/rotate", api.RotateView.as_view(), name="rotate-credential"),
-    path("credentials/expire", api.ExpireView.as_view(), name="expire-credential"),
-    path("credentials/revoke", api.RevokeView.as_view(), name="revoke-credential"),
+    path("credentials", CredentialsView.as_view(), name="credentials"),
+    action_path(ROTATE, "credentials/rotate"),
+    action_path(EXPIRE, "credentials/expire"),
+    action_path(REVOKE, "credentials/revoke"),
 ]

@@ -15,7 +15,7 @@ from django.core.exceptions import ValidationError
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from webadmin.adminkit import formatting as show
-from webadmin.adminkit.order_fields import number_field
+from webadmin.base.actions.fields import Number
 
 BINARY_UNITS = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 DECIMAL_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
@@ -55,19 +55,33 @@ class SizeField(forms.CharField):
         super().__init__(widget=UnfoldAdminTextInputWidget, max_length=40, **told)
         self.low, self.high = low, high
 
-    def clean(self, value: str) -> int:
-        size = read_size(super().clean(value))
+    def clean(self, value: str) -> int | None:
+        text = super().clean(value)
+        if not text:
+            return None
+        size = read_size(text)
         if not self.low <= size <= self.high:
             raise ValidationError(f"It is from {write_size(self.low)} to {write_size(self.high)}.")
         return size
 
 
-def setting_field(words: SettingWords, low: int, high: int) -> forms.Field:
-    """Return the form field of a numeric setting."""
+@dataclass(frozen=True, kw_only=True)
+class Size(Number):
+    """A size in bytes; in forms and options with a unit."""
+
+    def form_field(self) -> forms.Field:
+        return SizeField(low=self.low, high=self.high, label=self.label, help_text=self.about, required=False)
+
+    def option(self) -> dict[str, Any]:
+        return super().option() | {"type": read_size, "metavar": "SIZE"}
+
+
+def setting(name: str, words: SettingWords, low: int, high: int) -> Number:
+    """Return the field of a numeric setting."""
     if words.unit == "bytes":
-        return SizeField(label=words.label, help_text=words.about, low=low, high=high)
+        return Size(name=name, label=words.label, about=words.about, low=low, high=high)
     label = f"{words.label} in seconds" if words.unit == "s" else words.label
-    return number_field(label, words.about, low=low, high=high, required=True)
+    return Number(name, label, words.about, low=low, high=high)
 
 
 def number_text(value: int, unit: str) -> str:

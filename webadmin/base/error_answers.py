@@ -14,7 +14,7 @@ from django.core.exceptions import PermissionDenied
 from django.db import DatabaseError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.defaults import server_error
-from rest_framework import exceptions
+from rest_framework import exceptions, serializers
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
@@ -25,6 +25,14 @@ from webadmin.base.access.scopes import is_operator
 from webadmin.base.access.tenant_places import without_server_paths
 
 log = logging.getLogger(__name__)
+
+
+class ErrorSerializer(serializers.Serializer[Any]):
+    """Every error answer."""
+
+    code = serializers.CharField(help_text="stable and machine readable")
+    message = serializers.CharField(help_text="for people")
+
 
 STATUSES = {
     "invalid_message": 400,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
@@ -13,16 +13,14 @@ from django.utils.safestring import SafeString
 from unfold.decorators import display
 
 from webadmin.adminkit import formatting as show
+from webadmin.adminkit.actions import ActionAdmin
 from webadmin.adminkit.filters import ExactFilter
-from webadmin.adminkit.order_fields import choice_field, number_field, text_field
-from webadmin.adminkit.orders import OperatorOrder, OrderedAdmin, OrderForm, Outcome
 from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Section, Table
-from webadmin.base.access.models import TENANT_NAME_MAX
 from webadmin.base.database import dialect
+from webadmin.ingest.actions import SET_PUSH_LIMIT
 from webadmin.ingest.models import ACCEPTED, PushCount, PushLimitChange
-from webadmin.ingest.services.change_push_limit import change_push_limit
-from webadmin.ingest.tenant_limits import DEFAULTS, HIGHEST, PushLimitName
+from webadmin.ingest.tenant_limits import DEFAULTS, PushLimitName
 from webadmin.schedule.operator_queries import with_now
 from webadmin.schedule.wall_times import NowColumns
 
@@ -30,37 +28,6 @@ if TYPE_CHECKING:
     from django_stubs_ext import WithAnnotations
 
 HISTORY_SHOWN = 30
-
-
-class PushLimitForm(OrderForm):
-    """Form for one limit of one tenant."""
-
-    name = choice_field("Limit", [(name.value, name.value.replace("_", " ")) for name in PushLimitName])
-    tenant = text_field("Tenant", "Empty: everybody without a value of their own.", TENANT_NAME_MAX)
-    value = number_field(
-        "Value", "Empty takes back what was set. Bytes are of uncompressed pprof.", low=0, high=max(HIGHEST.values())
-    )
-
-
-def _give(rows: Sequence[Any], values: Mapping[str, Any], actor: str, is_dry_run: bool) -> Outcome:
-    return change_push_limit(
-        tenant=values["tenant"],
-        name=PushLimitName(values["name"]),
-        value=values["value"],
-        actor=actor,
-        why=values["why"],
-        is_dry_run=is_dry_run,
-    )
-
-
-SET_LIMIT = OperatorOrder(
-    name="set-push-limit",
-    label="Set a limit of pushes",
-    about="Web processes follow within five seconds. Every value stays as history.",
-    give=_give,
-    form=PushLimitForm,
-    of_rows=False,
-)
 
 
 class TenantFilter(ExactFilter):
@@ -84,12 +51,12 @@ class OutcomeFilter(admin.SimpleListFilter):
 
 
 @admin.register(PushLimitChange)
-class PushLimitChangeAdmin(OrderedAdmin):
+class PushLimitChangeAdmin(ActionAdmin):
     """Push limits with their history."""
 
     list_display = ("limit", "whose", "value_cell", "state", "set_by", "when")
     list_filter = (TenantFilter,)
-    orders = (SET_LIMIT,)
+    operator_actions = (SET_PUSH_LIMIT,)
     about = "What tenants may push, as it was set; without a row the built-in value holds."
     empty_list = "No limit was ever set: the built-in ones hold for everybody."
 

@@ -15,8 +15,8 @@ from unfold.decorators import display
 from engine.placement.model import LoadBalancing
 from engine.placement.rate import format_rate
 from webadmin.adminkit import formatting as show
+from webadmin.adminkit.actions import ActionAdmin
 from webadmin.adminkit.filters import ExactFilter, TenantNameFilter
-from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Section, Table
 from webadmin.placement.models import (
@@ -30,7 +30,7 @@ from webadmin.placement.models import (
     Slot,
 )
 from webadmin.placement.operator_settings import limit_values, override_values
-from webadmin.placement.placement_orders import INSTANCE_ORDERS, LIMIT_ORDERS, OVERRIDE_ORDERS
+from webadmin.placement.placement_actions import INSTANCE_ACTIONS, LIMIT_ACTIONS, OVERRIDE_ACTIONS
 
 CHANGES_SHOWN = 100
 HISTORY_SHOWN = 30
@@ -76,7 +76,7 @@ def _value(name: str, value: Any) -> str:
 
 
 @admin.register(Instance)
-class InstanceAdmin(OrderedAdmin):
+class InstanceAdmin(ActionAdmin):
     """The fleet of segment writers."""
 
     list_display = ("name", "zone_cell", "standing", "heartbeat", "tokens", "address")
@@ -87,7 +87,7 @@ class InstanceAdmin(OrderedAdmin):
         "shards after a minute; draining lets it go without losing anything."
     )
     empty_list = "No segment writer has registered: start one with manage.py writer."
-    orders = INSTANCE_ORDERS
+    operator_actions = INSTANCE_ACTIONS
 
     def heading(self, row: Instance) -> str:
         return f"Instance {row.name}"
@@ -260,7 +260,7 @@ def _shards_text(rule: dict[str, Any] | None) -> str:
     return f"{show.counted(rule['dataset_shards'], 'shard')}, {way}"
 
 
-class DecidedAdmin(OrderedAdmin):
+class DecidedAdmin(ActionAdmin):
     """Rows that operators set, with their history."""
 
     subject = ""
@@ -294,7 +294,7 @@ class PlacementLimitAdmin(DecidedAdmin):
         "shards of 128 KiB/s, windows of 17 and 19 minutes. Changes hold from the next round of the rules on."
     )
     empty_list = "Nobody has set a limit: what is built in holds."
-    orders = LIMIT_ORDERS
+    operator_actions = LIMIT_ACTIONS
     subject = PlacementChange.Subject.LIMITS
     values = staticmethod(limit_values)
 
@@ -316,7 +316,7 @@ class PlacementOverrideAdmin(DecidedAdmin):
     list_filter = (TenantNameFilter, DatasetFilter)
     about = "Datasets that an operator decides about, whatever they write: their shards by number or by name (pinned)."
     empty_list = "No dataset is overridden or pinned."
-    orders = OVERRIDE_ORDERS
+    operator_actions = OVERRIDE_ACTIONS
     subject = PlacementChange.Subject.OVERRIDE
     values = staticmethod(override_values)
 

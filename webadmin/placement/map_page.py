@@ -22,7 +22,7 @@ from engine.placement.ring import Ring
 from engine.placement.statistics import DatasetStatistics, PlacementStatistics
 from engine.placement.subrings import dataset_subring, key_hash
 from webadmin.adminkit import formatting as show
-from webadmin.adminkit.orders import outcome_sections
+from webadmin.adminkit.actions import outcome_sections
 from webadmin.adminkit.sections import Facts, Notice, Picture, Section, Table
 from webadmin.base.access.confinement import confined_tenants, may_see
 from webadmin.base.database import dialect

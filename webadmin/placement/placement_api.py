@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from engine.placement.model import SHARDS_MAX, TOKENS_DEFAULT, TOKENS_MAX
 from engine.protocol.fields import COUNT_MAX, Fields
-from webadmin.base.access.models import TENANT_NAME_MAX
+from webadmin.base.actions.api import ERRORS, OperatorView, post_action
 from webadmin.placement import placement_messages as shapes
 from webadmin.placement.models import (
     NAME_MAX,
@@ -21,14 +19,13 @@ from webadmin.placement.models import (
     RuleChange,
     RulesHead,
 )
-from webadmin.placement.operator_settings import LIMIT_NAMES, OVERRIDE_NAMES, limit_values, override_values
+from webadmin.placement.operator_settings import limit_values, override_values
+from webadmin.placement.placement_actions import SET_LIMITS, SET_OVERRIDE
 from webadmin.placement.rule_changes import rule_json
-from webadmin.placement.rule_models import DATASET_NAME_MAX
 from webadmin.placement.services.build_placement_rules import rules_of
-from webadmin.placement.services.decide_placement import change_limits, change_override
 from webadmin.placement.services.foresee_placement import NEW_INSTANCES_MAX, FleetChange, what_if
-from webadmin.placement.services.instances import current_ring, drain_instance, size_ring
-from webadmin.schedule.api.operations import ERRORS, ROWS_MAX, OperatorView
+from webadmin.placement.services.instances import current_ring
+from webadmin.schedule.api.operations import ROWS_MAX
 
 WINDOW_MAX_S = 30 * 86_400
 BEFORE = OpenApiParameter("before", int, description="only rows with a smaller id")
@@ -76,26 +73,19 @@ class PlacementHistoryView(OperatorView):
 class PlacementLimitsView(OperatorView):
     """How tenants' datasets are placed."""
 
+    post = post_action(SET_LIMITS)
+
     @extend_schema(operation_id="list_placement_limits", responses={200: shapes.LimitsListSerializer, **ERRORS})
     def get(self, request: Request) -> Response:
         """List what is set for everybody (tenant "") and for single tenants."""
         rows = PlacementLimit.objects.all()[:ROWS_MAX]
         return Response({"limits": [{"tenant": row.tenant, "numbers": limit_values(row)} for row in rows]})
 
-    @extend_schema(
-        operation_id="change_placement_limits",
-        request=shapes.ChangeLimitsSerializer,
-        responses={200: shapes.DecisionSerializer, **ERRORS},
-    )
-    def post(self, request: Request) -> Response:
-        """Set numbers for everybody or a tenant, from the next round on; or preview what would move."""
-        fields, order = self.read(shapes.ChangeLimitsSerializer)
-        tenant = fields.text("tenant", TENANT_NAME_MAX, default="")
-        return Response(change_limits(tenant=tenant, values=_numbers(fields), order=order).to_json())
-
 
 class PlacementOverridesView(OperatorView):
     """What is decided for single datasets."""
+
+    post = post_action(SET_OVERRIDE)
 
     @extend_schema(operation_id="list_placement_overrides", responses={200: shapes.OverrideListSerializer, **ERRORS})
     def get(self, request: Request) -> Response:
@@ -108,22 +98,6 @@ class PlacementOverridesView(OperatorView):
                 ]
             }
         )
-
-    @extend_schema(
-        operation_id="change_placement_override",
-        request=shapes.ChangeOverrideSerializer,
-        responses={200: shapes.DecisionSerializer, **ERRORS},
-    )
-    def post(self, request: Request) -> Response:
-        """Override or pin one dataset, from the next round on; or preview what would move."""
-        fields, order = self.read(shapes.ChangeOverrideSerializer)
-        decision = change_override(
-            tenant=fields.text("tenant", TENANT_NAME_MAX, empty=False),
-            dataset=fields.text("dataset", DATASET_NAME_MAX),
-            values=_override(fields),
-            order=order,
-        )
-        return Response(decision.to_json())
 
 
 class PlacementInstancesView(OperatorView):
@@ -149,38 +123,6 @@ class PlacementInstancesView(OperatorView):
         return Response({"ring_version": ring.version, "shards": ring.shards, "instances": rows})
 
 
-class DrainInstanceView(OperatorView):
-    """Letting an instance leave."""
-
-    @extend_schema(
-        operation_id="drain_instance", request=shapes.DrainSerializer, responses={200: shapes.DoneSerializer, **ERRORS}
-    )
-    def post(self, request: Request) -> Response:
-        """Let an instance flush what it has and go; or preview what moves."""
-        fields, order = self.read(shapes.DrainSerializer)
-        name = fields.text("instance", NAME_MAX, empty=False)
-        if order.is_dry_run:
-            return Response(_foreseen(FleetChange(remove=(name,))))
-        return Response({"changed": drain_instance(name, actor=order.actor, reason=order.why), "foresight": None})
-
-
-class RingSizeView(OperatorView):
-    """The number of shards."""
-
-    @extend_schema(
-        operation_id="size_ring", request=shapes.RingSizeSerializer, responses={200: shapes.DoneSerializer, **ERRORS}
-    )
-    def post(self, request: Request) -> Response:
-        """Give the ring so many shards at least, ahead of a growth; or preview what moves."""
-        fields, order = self.read(shapes.RingSizeSerializer)
-        shards = fields.integer("shards", 1, SHARDS_MAX)
-        before = current_ring()
-        if order.is_dry_run:
-            return Response(_foreseen(FleetChange(shards=max(shards, before.shards))))
-        after = size_ring(shards, actor=order.actor, reason=order.why)
-        return Response({"changed": after.version != before.version, "foresight": None})
-
-
 class WhatIfView(OperatorView):
     """Dry runs of changes of the fleet."""
 
@@ -195,10 +137,6 @@ class WhatIfView(OperatorView):
         return Response(what_if(_fleet_change(fields)).to_json())
 
 
-def _foreseen(change: FleetChange) -> dict[str, Any]:
-    return {"changed": False, "foresight": what_if(change).to_json()}
-
-
 def _fleet_change(fields: Fields) -> FleetChange:
     def texts(name: str, length_max: int) -> tuple[str, ...]:
         items = fields.items(name, NEW_INSTANCES_MAX, default=())
@@ -211,55 +149,6 @@ def _fleet_change(fields: Fields) -> FleetChange:
         tokens=fields.integer("tokens", 1, TOKENS_MAX, default=TOKENS_DEFAULT),
         shards=None if shards is None else fields.integer("shards", 1, SHARDS_MAX),
     )
-
-
-def _numbers(fields: Fields) -> dict[str, Any] | None:
-    """Read limits; null removes a tenant's own."""
-    if "numbers" not in fields.values:
-        raise fields.error("numbers", "numbers to set, or null to take back what was set")
-    numbers = fields.optional("numbers")
-    if numbers is None:
-        return None
-    return {name: _limit(numbers, name) for name in numbers.values}
-
-
-def _limit(numbers: Fields, name: str) -> Any:
-    if name not in LIMIT_NAMES:
-        raise numbers.error(name, f"one of {', '.join(LIMIT_NAMES)} is expected")
-    if numbers.values[name] is None:
-        return None
-    if name == "load_balancing":
-        return numbers.text(name, NAME_MAX)
-    if name == "may_leave_zone":
-        if not isinstance(numbers.values[name], bool):
-            raise numbers.error(name, "true or false is expected")
-        return numbers.values[name]
-    if name == "unit_bytes":
-        return numbers.integer(name, 1, COUNT_MAX)
-    return numbers.integer(name, 0, WINDOW_MAX_S if name.endswith("_s") else SHARDS_MAX)
-
-
-def _override(fields: Fields) -> dict[str, Any] | None:
-    """Read an override; null removes it."""
-    if "override" not in fields.values:
-        raise fields.error("override", "what to decide, or null to take it back")
-    given = fields.optional("override")
-    if given is None:
-        return None
-    found: dict[str, Any] = {}
-    for name in given.values:
-        if name not in OVERRIDE_NAMES:
-            raise given.error(name, f"one of {', '.join(OVERRIDE_NAMES)} is expected")
-        if given.values[name] is None:
-            found[name] = None
-        elif name == "shards":
-            items = given.items(name, SHARDS_MAX)
-            found[name] = [Fields(given.path, {name: item}).integer(name, 1, SHARDS_MAX) for item in items]
-        elif name == "load_balancing":
-            found[name] = given.text(name, NAME_MAX)
-        else:
-            found[name] = given.integer(name, 0, SHARDS_MAX)
-    return found
 
 
 def _before(request: Request) -> int:

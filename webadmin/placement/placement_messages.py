@@ -1,4 +1,4 @@
-"""Placement's requests and answers in the OpenAPI schema; ``placement_api`` validates them."""
+"""Lists and outcomes of placement in the OpenAPI schema."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from webadmin.schedule.api.operation_serializers import OrderSerializer
+from webadmin.placement.placement_fields import LIMITS, OVERRIDE
 
 
 class DatasetPlaceSerializer(serializers.Serializer[Any]):
@@ -14,17 +14,6 @@ class DatasetPlaceSerializer(serializers.Serializer[Any]):
 
     tenant = serializers.CharField()
     dataset = serializers.CharField(allow_blank=True)
-
-
-class OverrideValuesSerializer(serializers.Serializer[Any]):
-    """What is decided for a dataset; null leaves it to the load."""
-
-    tenant_shards = serializers.IntegerField(required=False, allow_null=True, help_text="0: the whole ring")
-    dataset_shards = serializers.IntegerField(required=False, allow_null=True)
-    load_balancing = serializers.CharField(required=False, allow_null=True, help_text="fingerprint or round_robin")
-    shards = serializers.ListField(
-        child=serializers.IntegerField(), required=False, help_text="pins it to these, from 1"
-    )
 
 
 class DatasetRuleSerializer(DatasetPlaceSerializer):
@@ -57,50 +46,21 @@ class HistorySerializer(serializers.Serializer[Any]):
     changes = RuleChangeSerializer(many=True)
 
 
-class LimitNumbersSerializer(serializers.Serializer[Any]):
-    """Limits that are set; what is absent is as everybody's, or built in."""
-
-    tenant_shards = serializers.IntegerField(required=False, allow_null=True, help_text="0: the whole ring")
-    default_dataset_shards = serializers.IntegerField(required=False, allow_null=True)
-    dataset_shards_min = serializers.IntegerField(required=False, allow_null=True)
-    dataset_shards_max = serializers.IntegerField(required=False, allow_null=True)
-    load_balancing = serializers.CharField(
-        required=False, allow_null=True, help_text="dynamic, fingerprint or round_robin"
-    )
-    unit_bytes = serializers.IntegerField(required=False, allow_null=True, help_text="bytes/s that a shard carries")
-    burst_window_s = serializers.FloatField(required=False, allow_null=True)
-    decay_window_s = serializers.FloatField(required=False, allow_null=True)
-    may_leave_zone = serializers.BooleanField(required=False, allow_null=True)
-
-
 class LimitsRowSerializer(serializers.Serializer[Any]):
     tenant = serializers.CharField(allow_blank=True)
-    numbers = LimitNumbersSerializer()
+    numbers = LIMITS.serializer_class()()
 
 
 class LimitsListSerializer(serializers.Serializer[Any]):
     limits = LimitsRowSerializer(many=True)
 
 
-class ChangeLimitsSerializer(OrderSerializer):
-    """Limits to set."""
-
-    tenant = serializers.CharField(required=False, allow_blank=True, help_text="default: everybody")
-    numbers = LimitNumbersSerializer(allow_null=True, help_text="null takes back what was set")
-
-
 class OverrideRowSerializer(DatasetPlaceSerializer):
-    override = OverrideValuesSerializer()
+    override = OVERRIDE.serializer_class()()
 
 
 class OverrideListSerializer(serializers.Serializer[Any]):
     overrides = OverrideRowSerializer(many=True)
-
-
-class ChangeOverrideSerializer(DatasetPlaceSerializer, OrderSerializer):
-    """An override to make or take back."""
-
-    override = OverrideValuesSerializer(allow_null=True, help_text="null takes it back")
 
 
 class LoadSerializer(serializers.Serializer[Any]):
@@ -155,20 +115,8 @@ class FleetSerializer(serializers.Serializer[Any]):
     instances = InstanceSerializer(many=True)
 
 
-class DrainSerializer(OrderSerializer):
-    """Who is to leave."""
-
-    instance = serializers.CharField()
-
-
-class RingSizeSerializer(OrderSerializer):
-    """How many shards."""
-
-    shards = serializers.IntegerField()
-
-
 class DoneSerializer(serializers.Serializer[Any]):
-    changed = serializers.BooleanField()
+    changed = serializers.ListField(child=serializers.CharField())
     foresight = ForesightSerializer(allow_null=True, help_text="of a dry run")
 
 

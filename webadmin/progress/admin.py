@@ -13,13 +13,13 @@ from unfold.decorators import display
 
 from engine.schedule.model import ParkedKind
 from webadmin.adminkit import formatting as show
+from webadmin.adminkit.actions import ActionAdmin
 from webadmin.adminkit.filters import ExactFilter, LevelFilter, ShardFilter, TenantNameFilter
-from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.sections import Facts, Notice, Section
 from webadmin.progress.models import ParkedJob
 from webadmin.schedule import operator_queries as queries
+from webadmin.schedule.actions import PARKED_ACTIONS
 from webadmin.schedule.admin import job_page
-from webadmin.schedule.admin.operator_orders import PARKED_ORDERS
 from webadmin.schedule.explain import explain_job_row
 from webadmin.schedule.lanes import lane_of
 from webadmin.schedule.register import LastErrorColumns, is_kind, with_last_error
@@ -58,7 +58,7 @@ class ParkedColumns(NowColumns, LastErrorColumns):
 
 
 @admin.register(ParkedJob)
-class ParkedJobAdmin(OrderedAdmin):
+class ParkedJobAdmin(ActionAdmin):
     """Parked jobs, the last planned first."""
 
     list_display = ("name_cell", "kind_cell", "error", "place", "failure_count", "sources", "age")
@@ -69,13 +69,13 @@ class ParkedJobAdmin(OrderedAdmin):
         "requeue a job, or give its blocks back to be planned anew."
     )
     empty_list = "No job is parked."
-    orders = PARKED_ORDERS
+    operator_actions = PARKED_ACTIONS
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ParkedJob]:
         parked = ParkedJob.objects.select_related("worker").defer("result")
         return with_last_error(queries.with_now(parked, queries.command_now_ms()))
 
-    def order_rows(self, ids: Sequence[str]) -> QuerySet[ParkedJob]:
+    def action_rows(self, ids: Sequence[str]) -> QuerySet[ParkedJob]:
         return ParkedJob.objects.filter(pk__in=ids)
 
     def heading(self, row: ParkedJob) -> str:

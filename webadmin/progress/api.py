@@ -14,9 +14,9 @@ from rest_framework.views import APIView
 
 from webadmin.base.access.models import WorkerCredential
 from webadmin.base.access.scopes import SCOPE_READ, confined_words, is_for_everybody
+from webadmin.base.error_answers import ErrorSerializer
 from webadmin.progress.report import WINDOW_SECONDS, WINDOW_SECONDS_MAX, progress_report
 from webadmin.progress.serializers import BacklogSerializer, ExplanationsSerializer
-from webadmin.schedule.api.worker_serializers import ErrorSerializer
 from webadmin.schedule.explain import explain_name
 
 READING_SCOPES = (SCOPE_READ, "operate")

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from engine.schedule.explain import Explanation
     from engine.schedule.limits import Scope
     from webadmin.adminkit.sections import Section
-    from webadmin.schedule.services.operation import Operation, OperationOutcome, Order
+    from webadmin.base.actions.action import ActionContext
+    from webadmin.schedule.services.operation import Operation, OperationOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +263,7 @@ class Lane(ABC):
         """
         return Counter()
 
-    def let_in(self, place: str, since_ms: int, order: Order) -> list[OperationOutcome]:
+    def let_in(self, place: str, since_ms: int, order: ActionContext) -> list[OperationOutcome]:
         """Release the sources of a repaired place that were quarantined since ``since_ms``, by the lane's clock."""
         return []
 

@@ -13,10 +13,10 @@ log = structlog.get_logger(__name__)
 @app.task(name=RETENTION_TASK)
 def apply_retention() -> None:
     """Drop data that is older than the retention of its tenant."""
+    from webadmin.base.actions.action import ActionContext
     from webadmin.lanes.profiles.services.retain import apply_retention as apply
-    from webadmin.schedule.services.operation import Order
 
-    report = apply(order=Order(actor="control:retention", why="older than the retention of its tenant"))
+    report = apply(order=ActionContext(actor="control:retention", why="older than the retention of its tenant"))
     if report.expired:
         log.info("retention_applied", blocks=report.dropped_blocks, segments=report.trimmed_segments)
 
@@ -24,8 +24,8 @@ def apply_retention() -> None:
 @app.task(name=REWRITE_TASK)
 def rewrite_masked() -> None:
     """Process open delete requests."""
+    from webadmin.base.actions.action import ActionContext
     from webadmin.lanes.profiles.services.rewrite_masked import rewrite_masked as rewrite
-    from webadmin.schedule.services.operation import Order
 
-    report = rewrite(order=Order(actor="control:rewrite", why="deleted on request"))
+    report = rewrite(order=ActionContext(actor="control:rewrite", why="deleted on request"))
     log.info("masked_rewritten", **{name: len(found) for name, found in report.to_json().items()})

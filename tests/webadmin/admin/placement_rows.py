@@ -6,13 +6,13 @@ from engine.placement.build_rules import build_rules
 from engine.placement.documents import encode_rules, encode_statistics
 from engine.placement.model import PlacementRules
 from engine.placement.statistics import DatasetStatistics, PlacementStatistics, ShardUsage
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.placement.models import Instance, RuleChange, RulesHead, RulesVersion
 from webadmin.placement.operator_settings import operator_settings
 from webadmin.placement.rule_changes import differences, rule_json
 from webadmin.placement.services.decide_placement import change_limits, change_override
 from webadmin.placement.services.instances import Registration, current_ring, leave, register_instance
-from webadmin.schedule.services.operation import Order
 
 ZONES = ("eu-west-1a", "eu-west-1b", "eu-west-1c")
 DATASETS = (
@@ -22,7 +22,7 @@ DATASETS = (
     ("initech", "tps-reports", 12, (30,)),
     ("zeta", "", 300, (40, 41, 42)),
 )
-ORDER = Order(actor="operator", why="their shards were too hot last night")
+ORDER = ActionContext(actor="operator", why="their shards were too hot last night")
 
 
 def fill_placement() -> None:

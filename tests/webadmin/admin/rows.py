@@ -15,6 +15,7 @@ from engine.formats.profile_block.container.metadata import encode_metadata
 from engine.formats.profile_block.container.object_names import block_key
 from engine.formats.profile_block.model import BlockMeta
 from webadmin.base.access.models import AuditEntry, RefusalCount, Tenant, WorkerCredential
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.ingest.models import PushCount, PushLimitChange
 from webadmin.lanes.profiles.level_models import LevelQueue
@@ -40,7 +41,6 @@ from webadmin.progress.models import CountingMark, FlowMinute
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Attempt, Command, Job, LogHead, Worker
 from webadmin.schedule.operation_models import IsolationStop, LimitChange, Pause
-from webadmin.schedule.services.operation import Order
 
 HOUR_MS = 3_600_000
 LABELS = [
@@ -354,7 +354,7 @@ def make_placement() -> None:
     """Two writers, rules that changed, and what operators decided."""
     for name in ("writer-a", "writer-b"):
         register_instance(Registration(name=name, address=f"http://{name}:4041", zone="east", build="0.1.0"))
-    order = Order(actor="operator", why="a launch")
+    order = ActionContext(actor="operator", why="a launch")
     change_limits(tenant="acme", values={"dataset_shards_max": 8}, order=order)
     change_override(tenant="acme", dataset="checkout", values={"dataset_shards": 2}, order=order)
     at_ms, rule = now_ms(), {"tenant_shards": 2, "dataset_shards": 2, "load_balancing": "fingerprint", "shards": []}

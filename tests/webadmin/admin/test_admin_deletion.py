@@ -18,12 +18,13 @@ from django.urls import reverse
 
 from engine.lanes.profiles.plan.retention import DAY_MS
 from tests.webadmin.admin import rows, timeline_rows
-from tests.webadmin.admin.test_admin_orders import give
+from tests.webadmin.admin.test_admin_actions import give
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.lanes.catalog.short import new_catalog
 from tests.webadmin.service import Service, rolled_back
 from webadmin.base.access.models import AuditEntry
 from webadmin.base.access.services import issue_worker_credential
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.catalog.services.repositories import delete_repository
 from webadmin.lanes.profiles.models import (
     Block,
@@ -36,7 +37,6 @@ from webadmin.lanes.profiles.models import (
 from webadmin.lanes.profiles.services.rewrite_masked import rewrite_masked
 from webadmin.lanes.tables.models import DataSource
 from webadmin.lanes.tsdb.models import Bucket, BucketTenant, Folder
-from webadmin.schedule.services.operation import Order
 
 QUERIES_OF_A_REQUEST_MAX = 14
 
@@ -123,7 +123,7 @@ def test_data_is_deleted_from_its_page_and_certified(operator: Client, acme: Ser
     assert "Still in segments 20 blocks" in text
     assert "None yet: it is issued when no object holds the data any more." in text
     Block.objects.all().delete()
-    rewrite_masked(order=Order(actor="control"))
+    rewrite_masked(order=ActionContext(actor="control"))
     text = page(operator, request)
     assert "Done: no query shows this data" in text
     certificate = DeletionCertificate.objects.get()
@@ -185,7 +185,7 @@ def test_a_tombstone_shows_why_its_object_still_exists(operator: Client) -> None
 
 
 def test_a_changed_form_is_previewed_again_before_it_is_applied(operator: Client, service: Service) -> None:
-    address = reverse("admin:profiles_retentionrule_order", args=["set-retention"])
+    address = reverse("admin:profiles_retentionrule_action", args=["set-retention"])
     form = {"tenant": "acme", "keep_days": "70", "why": "w", "step": "preview"}
     seen = operator.post(address, form).context["previewed"]
     answer = operator.post(address, form | {"keep_days": "7", "step": "apply", "previewed": seen})
@@ -222,7 +222,7 @@ def test_the_preview_names_tables_and_repositories_that_a_deletion_does_not_touc
         folder = Folder.objects.create(bucket=bucket, name=f"{tenant}/")
         BucketTenant.objects.create(bucket=bucket, folder=folder, name=tenant)
     catalog = new_catalog(name="lake")
-    delete_repository(new_catalog(name="pond").repository, order=Order(actor="tester"))
+    delete_repository(new_catalog(name="pond").repository, order=ActionContext(actor="tester"))
     new_catalog(tenant="other", name="hidden")
     preview = give(operator, DeleteRequest, "request-deletion", step="preview", tenant="acme", deadline_hours="24")
     out = StringIO()

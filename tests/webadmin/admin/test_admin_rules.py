@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from tests.webadmin.admin.test_admin_orders import LIMIT, give
+from tests.webadmin.admin.test_admin_actions import LIMIT, give
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.service import Service
 from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
@@ -47,7 +47,7 @@ def test_a_change_of_a_policy_is_previewed_with_what_polls_would_plan(operator: 
 
 def test_the_form_of_a_change_shows_the_numbers_that_hold(operator: Client, service: Service) -> None:
     policy = everybodys(1)
-    address = reverse("admin:profiles_levelpolicy_order", args=["change"])
+    address = reverse("admin:profiles_levelpolicy_action", args=["change"])
     form = operator.get(address, {"ids": policy.pk}).context["form"]
     assert form["blocks_max"].value() == policy.blocks_max
     assert form["age_seconds"].value() == policy.age_seconds
@@ -104,11 +104,11 @@ def test_the_limits_page_shows_values_in_force_until_when_and_what_follows(opera
 
 
 def test_the_limits_page_leads_to_the_order_with_the_limit_chosen(operator: Client, service: Service) -> None:
-    address = reverse("admin:schedule_limitchange_order", args=["set-limit"])
+    address = reverse("admin:schedule_limitchange_action", args=["set-limit"])
     limits = operator.get(reverse("admin:schedule_limits_change", args=[1])).content.decode()
-    assert f"{address}?name=failures_max" in limits
-    form = operator.get(address, {"name": "failures_max"}).context["form"]
-    assert (form["name"].value(), form["for_seconds"].value()) == ("failures_max", 3600)
+    assert f"{address}?limit=failures_max" in limits
+    form = operator.get(address, {"limit": "failures_max"}).context["form"]
+    assert (form["limit"].value(), form["for_seconds"].value()) == ("failures_max", 3600)
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,13 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.webadmin.admin.catalog_rows import fill_catalog, make_repository
-from tests.webadmin.admin.test_admin_orders import give
+from tests.webadmin.admin.test_admin_actions import give
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.lanes.catalog.short import ORDER, Catalog, new_catalog
 from webadmin.base.access.models import AuditEntry
+from webadmin.lanes.catalog.actions import form_values
 from webadmin.lanes.catalog.api.models import ImportRun
 from webadmin.lanes.catalog.branch_loads import watched_branches
-from webadmin.lanes.catalog.compaction_orders import form_values
 from webadmin.lanes.catalog.lane_models import BranchWatch, Collection, CompactionPolicy
 from webadmin.lanes.catalog.models import Branch, BranchLoad, CondemnedObject, Repository
 from webadmin.lanes.catalog.places import catalog_store, data_prefix_of
@@ -159,10 +159,10 @@ def test_the_preview_of_a_collection_shows_its_deletions_and_deletes_nothing(
 
 def test_a_deleted_repository_shows_its_restore_deadline_and_is_restored(operator: Client, waste: Repository) -> None:
     address = reverse("admin:catalog_repository_change", args=[waste.pk])
-    assert "order/restore" not in operator.get(address).content.decode()
+    assert "action/restore" not in operator.get(address).content.decode()
     delete_repository(waste, order=ORDER)
     assert "deleted" in page(operator, "repository_changelist")
-    assert "order/collect-garbage" not in operator.get(address).content.decode()
+    assert "action/collect-garbage" not in operator.get(address).content.decode()
     told = page(operator, "repository_change", waste.pk)
     assert re.search(r"Deleted .* It can be restored until .*; then its files are deleted", told)
     give(operator, Repository, "restore", waste.pk, step="preview")

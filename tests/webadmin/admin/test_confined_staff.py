@@ -131,9 +131,9 @@ def test_what_has_no_tenant_is_closed(filled: None) -> None:
 def test_they_change_nothing(filled: None) -> None:
     client = staff(OURS)
     row = DataSource.objects.get(tenant=OURS, name="orders")
-    order = reverse("admin:tables_datasource_order", args=["change-policy"])
+    order = reverse("admin:tables_datasource_action", args=["change-policy"])
     assert client.post(order, {"ids": row.pk, "step": "apply", "why": "a test"}).status_code in (403, 404)
-    assert not client.get(address(DataSource, "change", row.pk)).context["order_links"]
+    assert not client.get(address(DataSource, "change", row.pk)).context["action_links"]
 
 
 def test_the_front_page_counts_what_is_theirs(filled: None) -> None:

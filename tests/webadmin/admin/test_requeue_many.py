@@ -38,15 +38,15 @@ def test_command_and_page_name_the_same_jobs_and_what_they_leave_out(operator: C
     call_command("reprocess_failed_jobs", "--all", "--dry-run", "--json", stdout=out)
     told = json.loads(out.getvalue())
     assert (told["changed"], told["left"], told["notes"]) == ([evicted.name], [], notes)
-    address = reverse("admin:progress_parkedjob_order", args=["requeue-many"])
-    fields = {"step": "preview", "why": "because", "everything": "on"}
+    address = reverse("admin:progress_parkedjob_action", args=["requeue-many"])
+    fields = {"step": "preview", "why": "because", "all": "on"}
     page = operator.post(address, fields).content.decode()
     assert evicted.name in page
     assert quarantined.name not in page
     assert deferred.name not in page
     assert "Left (" not in page.replace("Left (0)", "")
     assert all(note in page for note in notes)
-    page = operator.post(address, fields | {"deferred": "on"}).content.decode()
+    page = operator.post(address, fields | {"kind": "deferred"}).content.decode()
     assert deferred.name in page
     assert evicted.name not in page
     text = StringIO()

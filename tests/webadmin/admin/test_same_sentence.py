@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
-from tests.webadmin.admin.test_admin_orders import parked_by_failures
+from tests.webadmin.admin.test_admin_actions import parked_by_failures
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.service import Service
 from webadmin.base.access.services import issue_worker_credential

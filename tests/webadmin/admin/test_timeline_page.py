@@ -192,7 +192,7 @@ def test_text_from_files_and_users_is_escaped(operator: Client) -> None:
 def test_actions_are_offered_only_with_the_permission_to_change_chunks(operator: Client) -> None:
     source = make_table()
     place = addresses(source, make_chunk(source, 0))[2]
-    offers = 'aria-label="Orders"'
+    offers = 'aria-label="Actions"'
     assert offers not in somebody("viewer", permissions=("view_datasource",)).get(place).content.decode()
     assert offers in somebody("boss", permissions=("view_datasource", "change_chunk")).get(place).content.decode()
     assert offers in operator.get(place).content.decode()

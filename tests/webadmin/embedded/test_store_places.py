@@ -10,6 +10,7 @@ import pytest
 from tests.webadmin.admin.timeline_rows import make_table
 from tests.webadmin.hostile.conftest import Caller
 from tests.webadmin.service import Service
+from webadmin.base.actions.action import ActionContext
 from webadmin.embedded.deployment.findings import Level
 from webadmin.embedded.deployment.store_places import check_store_places
 from webadmin.lanes.tables.errors import TableExists, TableRefused
@@ -17,9 +18,8 @@ from webadmin.lanes.tables.models import DataSource
 from webadmin.lanes.tables.services.sources import NewTable, create_table
 from webadmin.lanes.tsdb.models import Bucket
 from webadmin.lanes.tsdb.services.buckets import BucketRefused, adopt_bucket
-from webadmin.schedule.services.operation import Order
 
-ORDER = Order(actor="test", why="a test")
+ORDER = ActionContext(actor="test", why="a test")
 OVERLAP = "is, holds or lies in the place of another store"
 
 

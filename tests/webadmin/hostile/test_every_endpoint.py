@@ -21,10 +21,14 @@ from engine.formats.proto import block_list_pb2
 from engine.storage import open_store
 from tests.block_factory import block_meta, segment_ids
 from tests.webadmin.hostile.conftest import Caller, every_row, refusals
+from tests.webadmin.lanes.catalog.short import new_catalog
 from tests.webadmin.lanes.tables.parquet_files import day, put_rows
 from tests.webadmin.service import REASON, Service
 from webadmin.base.access.models import AuditEntry
 from webadmin.base.access.services import issue_worker_credential
+from webadmin.base.actions.action import ActionContext
+from webadmin.lanes.catalog.models import Repository
+from webadmin.lanes.catalog.services.repositories import delete_repository
 from webadmin.lanes.profiles.block_list import CONTENT_TYPE
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.quarantine_models import Quarantine
@@ -34,10 +38,10 @@ from webadmin.lanes.tables.services.read_files import OfferedFile
 from webadmin.lanes.tables.services.sources import NewTable, create_table
 from webadmin.lanes.tables.services.take_files import take_files
 from webadmin.lanes.tables.states import ChunkOrderKind, RegistrationMode
+from webadmin.lanes.tsdb.models import Bucket
 from webadmin.placement.services.instances import Registration, register_instance
 from webadmin.schedule.models import Command, Job
 from webadmin.schedule.operation_models import IsolationStop
-from webadmin.schedule.services.operation import Order
 
 SCOPES = (
     "jobs:poll",
@@ -95,6 +99,7 @@ class Call:
     changes: bool = True
 
 
+CATALOG_CALL = WHY | {"tenant": "acme", "repository": "lake"}
 CALLS: dict[str, Call] = {
     "jobs/poll": Call(body={"worker": "w", "build": "b", "capacity": 1, "updates": []}, before="segments"),
     "credentials": Call(get=True, body=WHY | {"name": "new", "scopes": ["read"]}),
@@ -115,6 +120,8 @@ CALLS: dict[str, Call] = {
     "operations/isolation": Call(get=True, body=WHY | {"lane": "profiles", "decision": "retry"}, before="stopped"),
     "operations/breakages": Call(get=True),
     "operations/release": Call(body=WHY | {"all": True}, before="quarantined"),
+    "operations/retry-letters": Call(body=WHY | {"letters": ["none"]}, changes=False),
+    "operations/discard-letters": Call(body=WHY | {"letters": ["none"]}, changes=False),
     "operations/requeue": Call(body=ALL, before="parked"),
     "operations/cancel": Call(body=ALL, before="leased"),
     "operations/give-blocks-back": Call(body=ALL, before="parked"),
@@ -132,7 +139,7 @@ CALLS: dict[str, Call] = {
     "placement/overrides": Call(
         get=True, body=WHY | {"tenant": "acme", "dataset": SECRET, "override": {"dataset_shards": 4}}
     ),
-    "placement/drain": Call(body=WHY | {"instance": "writer-1"}, before="writers"),
+    "placement/drain": Call(body=WHY | {"instances": ["writer-1"]}, before="writers"),
     "placement/ring-size": Call(body=WHY | {"shards": 40}, before="writers"),
     "tables/<str:tenant>": Call(
         get=True, body=WHY | {"name": SECRET, "url": "file:///nowhere/at/all", "time_column": "ts"}
@@ -155,6 +162,14 @@ CALLS: dict[str, Call] = {
     ),
     "tables/<str:tenant>/<str:name>/bad-files": Call(get=True, before="damaged table"),
     "tables/<str:tenant>/<str:name>/bad-files/release": Call(body=WHY | {"paths": ["bad"]}, before="damaged table"),
+    "operations/adopt-bucket": Call(body=WHY | {"url": "file:///nowhere/at/all", "layout": "cortex"}),
+    "operations/change-bucket": Call(body=WHY | {"bucket": SECRET, "settings": {"is_paused": True}}, before="bucket"),
+    "operations/release-sources": Call(body=WHY | {"blocks": ["none"]}, changes=False),
+    "operations/withdraw-result": Call(body=WHY | {"groups": [1], "dry_run": True}, changes=False),
+    "operations/change-compaction": Call(body=CATALOG_CALL | {"settings": {"sealed_tokens": 9}}, before="repository"),
+    "operations/collect-garbage": Call(body=CATALOG_CALL, before="repository"),
+    "operations/compact-branch": Call(body=CATALOG_CALL, before="repository"),
+    "operations/restore-repository": Call(body=CATALOG_CALL, before="deleted repository"),
     "placement/what-if": Call(body={"add": ["a"]}, before="writers", changes=False),
 }
 
@@ -207,7 +222,7 @@ def make_table(folder: Path, wanted: str) -> None:
     """Make an empty table, or one with a chunk (``full``) that was ordered never, fails, or lacks a damaged file."""
     store = open_store(str(folder))
     put_rows(store, "0.parquet", [day(0)])
-    order = Order(actor="test", why="a test")
+    order = ActionContext(actor="test", why="a test")
     new = NewTable(tenant="acme", name=SECRET, url=store.url, time_column="ts")
     source = create_table(new, order=order)
     if wanted:
@@ -233,6 +248,16 @@ def prepare(service: Service, wanted: str) -> None:
         return
     if wanted == "credential":
         issue_worker_credential(name=SECRET, actor="test")
+        return
+    if wanted.endswith("repository"):
+        repository = new_catalog().repository
+        Repository.objects.filter(pk=repository.pk).update(tenant="acme", name="lake")
+        if wanted.startswith("deleted"):
+            repository.refresh_from_db()
+            delete_repository(repository, order=ActionContext(actor="test", why="a test"))
+        return
+    if wanted == "bucket":
+        Bucket.objects.create(name=SECRET, url="file:///nowhere/at/all", layout="cortex")
         return
     if wanted == "writers":
         register_instance(Registration(name="writer-1", address="http://127.0.0.1:1"))

@@ -18,14 +18,14 @@ from engine.placement.placer import Placer
 from tests.webadmin.placement.conftest import KIB, UNIT, Placement
 from webadmin.base.access.models import AuditEntry
 from webadmin.base.access.services import issue_worker_credential
+from webadmin.base.actions.action import ActionContext
 from webadmin.placement.models import Instance, PlacementChange, PlacementLimit, PlacementOverride
 from webadmin.placement.services.decide_placement import change_limits, change_override
 from webadmin.placement.services.foresee_placement import FleetChange, what_if
 from webadmin.placement.services.instances import Registration, current_ring, register_instance
-from webadmin.schedule.services.operation import Order
 
-ORDER = Order(actor="operator", why="they grow")
-DRY = Order(actor="operator", why="they grow", is_dry_run=True)
+ORDER = ActionContext(actor="operator", why="they grow")
+DRY = ActionContext(actor="operator", why="they grow", is_dry_run=True)
 
 
 @pytest.fixture
@@ -212,11 +212,11 @@ def test_the_fleet_over_http(fleet: Placement, api) -> None:
         10,
         body["shards"],
     )
-    status, seen = api("drain", {"instance": "writer-01", "why": "w", "dry_run": True})
+    status, seen = api("drain", {"instances": ["writer-01"], "why": "w", "dry_run": True})
     assert status == 200
     assert seen["foresight"]["notes"] == []
-    assert api("drain", {"instance": "writer-01", "why": "w"})[1]["changed"]
-    assert not api("drain", {"instance": "writer-01", "why": "w"})[1]["changed"]
+    assert api("drain", {"instances": ["writer-01"], "why": "w"})[1]["changed"]
+    assert not api("drain", {"instances": ["writer-01"], "why": "w"})[1]["changed"]
     assert len(current_ring().instances) == 9
     status, seen = api("ring-size", {"shards": 400, "why": "w", "dry_run": True})
     assert (status, seen["foresight"]["shards_after"]) == (200, 400)
@@ -230,7 +230,7 @@ def test_the_fleet_over_http(fleet: Placement, api) -> None:
         ("limits", {"numbers": {"nonsense": 1}, "why": "w"}, "invalid_message"),
         ("limits", {"numbers": {"unit_bytes": "1"}, "why": "w"}, "invalid_message"),
         ("limits", {"numbers": {"unit_bytes": 1}}, "invalid_message"),
-        ("limits", {"numbers": {"dataset_shards_min": 0}, "why": "w"}, "placement_limits_refused"),
+        ("limits", {"numbers": {"dataset_shards_min": 0}, "why": "w"}, "invalid_message"),
         ("limits", {"tenant": "../x", "numbers": {}, "why": "w"}, "placement_limits_refused"),
         ("overrides", {"tenant": "a", "dataset": "d", "override": {"shards": [0]}, "why": "w"}, "invalid_message"),
         ("overrides", {"tenant": "a", "dataset": "d", "override": {"shards": [5, 5]}, "why": "w"}, "pin_refused"),

@@ -15,6 +15,7 @@ from engine.placement.model import Instance as Writer
 from engine.placement.ring import change_ring
 from engine.placement.subrings import dataset_subring, key_hash
 from tests.webadmin.placement.conftest import KIB, UNIT, Placement
+from webadmin.base.actions.action import ActionContext
 from webadmin.placement.models import (
     Instance,
     PlacementChange,
@@ -27,7 +28,6 @@ from webadmin.placement.models import (
 from webadmin.placement.pictures import PIECES_MAX, Stretch, heat_picture, pieces, ring_picture
 from webadmin.placement.services.decide_placement import change_limits, change_override
 from webadmin.placement.services.instances import Registration, current_ring, register_instance
-from webadmin.schedule.services.operation import Order
 
 PAGE = "/admin/placement-map/"
 MODELS = (Instance, PlacementChange, PlacementLimit, PlacementOverride, RingChange, RuleChange, RulesVersion)
@@ -44,7 +44,7 @@ def operator(db: None) -> Client:
 @pytest.fixture
 def filled(placement: Placement) -> Placement:
     """Writers in two zones, datasets of which one is skewed, limits and a pin."""
-    order = Order(actor="operator", why="a test")
+    order = ActionContext(actor="operator", why="a test")
     hot = [("acme", "web", 3, 8 * UNIT), ("acme", "web", 4, UNIT // 4), ("acme", "web", 5, UNIT // 4)]
     placement.run(30, *hot, ("beta", "<b>api</b>", 7, UNIT))
     for number in range(1, 7):
@@ -159,7 +159,7 @@ def test_every_list_and_row_has_a_page(operator: Client, filled: Placement, mode
 
 def order_page(operator: Client, model: str, name: str, form: dict[str, object], ids: str = "") -> str:
     """Preview an order and give it; return the preview."""
-    address = reverse(f"admin:placement_{model}_order", args=[name], query={"ids": ids} if ids else None)
+    address = reverse(f"admin:placement_{model}_action", args=[name], query={"ids": ids} if ids else None)
     answer = operator.post(address, {**form, "ids": ids, "why": "w", "step": "preview"})
     assert answer.status_code == 200
     text = answer.content.decode()
@@ -200,7 +200,7 @@ def test_an_instance_is_drained_and_the_ring_sized_with_the_mouse(operator: Clie
 
 
 def test_an_invalid_pin_is_shown_at_the_form(operator: Client, filled: Placement) -> None:
-    address = reverse("admin:placement_placementoverride_order", args=["set"])
+    address = reverse("admin:placement_placementoverride_action", args=["set"])
     for shards in ("one", "9999", "0"):
         form = {"tenant": "acme", "dataset": "web", "shards": shards, "why": "w", "step": "apply"}
         answer = operator.post(address, form)

@@ -11,10 +11,10 @@ from django.core.management import CommandError, call_command
 from engine.schedule.advice import PROCESS_BYTES
 from engine.schedule.limits import Scope, ScopeKind
 from tests.webadmin.service import Service
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.progress.services import count_log
 from webadmin.schedule.models import Command, Job, Limits
-from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause
 
 
@@ -41,7 +41,7 @@ def test_a_dry_run_prints_a_table_or_that_nothing_would_change(service: Service)
     table = said("plan", "--dry-run")
     assert "plans" in table
     assert "segments" in table
-    pause(scope=Scope(ScopeKind.GLOBAL), order=Order(actor="op"))
+    pause(scope=Scope(ScopeKind.GLOBAL), order=ActionContext(actor="op"))
     assert "A poll would change nothing now" in said("plan", "--dry-run")
 
 

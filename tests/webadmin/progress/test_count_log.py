@@ -7,11 +7,12 @@ from collections import Counter
 import pytest
 
 from tests.webadmin.service import REASON, Service
+from webadmin.base.actions.action import ActionContext
 from webadmin.progress.models import CountingMark, FlowMinute, FlowTotal
 from webadmin.progress.services import count_log
 from webadmin.progress.services.count_log import FLOWS_KEPT_MS, GAP_KEPT_MS
 from webadmin.schedule.models import Command
-from webadmin.schedule.services.operation import Order, operation
+from webadmin.schedule.services.operation import operation
 
 
 def flows() -> Counter[tuple[str, int, str]]:
@@ -141,8 +142,8 @@ def test_the_parts_of_a_split_job_are_jobs_added(service: Service) -> None:
     [spec] = service.worker().take()
     ids = [source.id for source in spec.sources]
     with operation() as run:
-        run.write("split", Order(actor="control"), detail={"jobs": [spec.job], "parts": [ids[:10], ids[10:]]})
+        run.write("split", ActionContext(actor="control"), detail={"jobs": [spec.job], "parts": [ids[:10], ids[10:]]})
     with operation() as run:
-        run.write("pause", Order(actor="op"), detail={"jobs": [], "parts": None})
+        run.write("pause", ActionContext(actor="op"), detail={"jobs": [], "parts": None})
     count_log()
     assert totals()["jobs_added"] == 3

@@ -14,11 +14,11 @@ from engine.schedule.limits import Scope, ScopeKind
 from tests.block_factory import ulid
 from tests.webadmin.service import REASON, Service
 from webadmin.base.access.services import issue_worker_credential
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.models import Block, DeadLetter, LetterState
 from webadmin.schedule.errors import NotFound
 from webadmin.schedule.explain import explain_name
 from webadmin.schedule.models import Job
-from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause
 
 
@@ -49,7 +49,7 @@ def test_a_block_is_followed_through_its_life(service: Service) -> None:
 
 def test_a_pause_is_named(service: Service) -> None:
     [block_id] = service.add_segments(1)
-    pause(scope=Scope(ScopeKind.LEVEL, "0"), order=Order(actor="op", why="maintenance"))
+    pause(scope=Scope(ScopeKind.LEVEL, "0"), order=ActionContext(actor="op", why="maintenance"))
     assert "an operator paused level 0 (pause); resuming that lets it be planned" in sentence(block_id)
 
 

@@ -12,16 +12,16 @@ from engine.storage import open_store
 from tests.webadmin.admin import timeline_rows
 from tests.webadmin.lanes.tsdb.fake_bucket import HOUR_MS, block_id, put_block
 from tests.webadmin.service import REASON, Service
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.tables.models import DataSource
 from webadmin.lanes.tsdb.models import BucketTenant
 from webadmin.lanes.tsdb.services import rounds
 from webadmin.lanes.tsdb.services.buckets import adopt_bucket
 from webadmin.schedule.explain import explain_name
 from webadmin.schedule.models import Job
-from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause, resume
 
-OPERATOR = Order(actor="operator", why="maintenance")
+OPERATOR = ActionContext(actor="operator", why="maintenance")
 
 
 def said(name: str) -> str:

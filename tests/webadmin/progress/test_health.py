@@ -12,11 +12,11 @@ from django.test import Client
 from engine.schedule.limits import Scope, ScopeKind
 from tests.webadmin.probes import probe
 from tests.webadmin.service import Service
+from webadmin.base.actions.action import ActionContext
 from webadmin.progress import views
 from webadmin.progress.facts import Standstill, read_standstill
 from webadmin.progress.health import COUNTING_LATE_MS, judge, without_names
 from webadmin.progress.services import count_log
-from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause
 
 IDLE = Standstill(
@@ -99,7 +99,7 @@ def test_a_standstill_ends_the_progress_check_and_a_merge_mends_it(service: Serv
 
 def test_what_an_operator_holds_is_named_and_not_ill(service: Service) -> None:
     service.add_segments(20)
-    pause(scope=Scope(ScopeKind.GLOBAL), order=Order(actor="op", why="upgrade"))
+    pause(scope=Scope(ScopeKind.GLOBAL), order=ActionContext(actor="op", why="upgrade"))
     count_log()
     service.clock.advance(16 * 60)
     count_log()
@@ -111,7 +111,7 @@ def test_what_an_operator_holds_is_named_and_not_ill(service: Service) -> None:
 
 def test_the_progress_check_names_no_tenant_and_needs_the_token(service: Service) -> None:
     service.add_segments(20)
-    pause(scope=Scope(ScopeKind.TENANT, "only-acme-knows"), order=Order(actor="op"))
+    pause(scope=Scope(ScopeKind.TENANT, "only-acme-knows"), order=ActionContext(actor="op"))
     count_log()
     answer = probe("/progressz")
     assert answer.json()["paused"] == ["a tenant"]
@@ -148,9 +148,9 @@ def test_the_readiness_of_the_database_is_cached(db: None, monkeypatch: pytest.M
 def test_a_pause_of_one_tenant_covers_its_queues_only(service: Service) -> None:
     service.add_segments(20)
     before = read_standstill()
-    pause(scope=Scope(ScopeKind.TENANT, "acme"), order=Order(actor="op"))
+    pause(scope=Scope(ScopeKind.TENANT, "acme"), order=ActionContext(actor="op"))
     assert read_standstill().due_queues == before.due_queues == 1
-    pause(scope=Scope(ScopeKind.TENANT, ""), order=Order(actor="op"))
+    pause(scope=Scope(ScopeKind.TENANT, ""), order=ActionContext(actor="op"))
     held = read_standstill()
     assert (held.due_queues, held.paused_blocks, held.is_work_due) == (0, 20, False)
 

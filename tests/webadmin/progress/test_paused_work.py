@@ -16,14 +16,14 @@ from engine.schedule.progress import Flow, Outlook, clearing
 from tests.webadmin.admin import timeline_rows, tsdb_rows
 from tests.webadmin.probes import probe
 from tests.webadmin.service import REASON, Service
+from webadmin.base.actions.action import ActionContext
 from webadmin.console.pages import front_page
 from webadmin.progress.facts import read_standstill
 from webadmin.progress.report import progress_report
 from webadmin.progress.services import count_log
-from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause, resume
 
-OPERATOR = Order(actor="operator", why="maintenance")
+OPERATOR = ActionContext(actor="operator", why="maintenance")
 SEGMENTS = Scope(ScopeKind.TENANT, "")
 
 

@@ -15,14 +15,14 @@ from engine.lanes.profiles.plan.retention import DAY_MS
 from engine.schedule.progress import ASSUMED_SECONDS_PER_MIB, MIB
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import Service
-from webadmin.lanes.profiles.services.delete_requests import DeleteOrder, request_deletion
+from webadmin.base.actions.action import ActionContext
+from webadmin.lanes.profiles.services.delete_requests import DeletionTarget, request_deletion
 from webadmin.lanes.profiles.services.retain import apply_retention
 from webadmin.lanes.profiles.services.rewrite_masked import rewrite_masked
 from webadmin.progress.log_counts import count_commands
 from webadmin.progress.report import ProgressReport, progress_report
 from webadmin.progress.services import count_log
 from webadmin.schedule.models import Command
-from webadmin.schedule.services.operation import Order
 
 
 def merge_all(service: Service, seconds: float = 2.0) -> None:
@@ -70,11 +70,11 @@ def test_parked_blocks_are_counted_by_kind(service: Service) -> None:
     service.add_segments(20)
     worker = service.worker()
     [spec] = worker.take()
+    from webadmin.base.actions.action import ActionContext
     from webadmin.schedule.register import JobFilter
-    from webadmin.schedule.services.operation import Order
     from webadmin.schedule.services.set_aside_jobs import cancel
 
-    assert cancel(JobFilter(names=(spec.job,)), order=Order(actor="op")).changed
+    assert cancel(JobFilter(names=(spec.job,)), order=ActionContext(actor="op")).changed
     count_log()
     total = progress_report().everything.to_json()
     assert (total["blocks"], total["parked_jobs"], total["parked_blocks"], total["clear"]) == (0, 1, 20, "clear")
@@ -147,7 +147,7 @@ def test_what_retention_drops_counts_as_drained(service: Service) -> None:
     service.clock.advance(60)
     assert row(progress_report(), "", 0)["clear_words"] == "never at this rate"
     service.add_segments(5)
-    apply_retention(order=Order(actor="control"))
+    apply_retention(order=ActionContext(actor="control"))
     count_log()
     report = progress_report()
     segments = row(report, "", 0)
@@ -159,12 +159,12 @@ def test_what_retention_drops_counts_as_drained(service: Service) -> None:
 
 
 def test_what_is_dropped_on_request_counts_only_where_it_was_waited_for(service: Service) -> None:
-    order = Order(actor="operator", why="asked")
+    order = ActionContext(actor="operator", why="asked")
     service.add_segments(20)
     merge_all(service)
     count_log()
     before = progress_report().everything.flow
-    request_deletion(DeleteOrder(tenant="acme"), order=order)
+    request_deletion(DeletionTarget(tenant="acme"), order=order)
     rewrite_masked(order=order)
     count_log()
     flow = progress_report().everything.flow
@@ -174,10 +174,10 @@ def test_what_is_dropped_on_request_counts_only_where_it_was_waited_for(service:
 
 
 def test_the_result_of_a_rewrite_counts_on_its_own_level_and_drains_no_backlog(service: Service) -> None:
-    order = Order(actor="operator", why="asked")
+    order = ActionContext(actor="operator", why="asked")
     services = [("acme", "web"), ("acme", "api")]
     service.add(block_meta(ulid(service.clock.now_ms), tenant="acme", level=3, datasets=services, with_index=True))
-    request_deletion(DeleteOrder(tenant="acme", service="api"), order=order)
+    request_deletion(DeletionTarget(tenant="acme", service="api"), order=order)
     [name] = rewrite_masked(order=order).jobs
     worker = service.worker()
     worker.take()

@@ -22,6 +22,7 @@ from tests.faults.samples import samples_in
 from tests.webadmin.schedule.test_fair_polls import add_level_one, limit
 from tests.webadmin.schedule.test_replay import assert_equal_to_tables, log, replayed
 from tests.webadmin.service import REASON, Service, check_invariants
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.bucket.lineage_objects import LineageRecord, read_records
 from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
 from webadmin.lanes.profiles.models import Block, BlockLineage, Tombstone
@@ -32,10 +33,9 @@ from webadmin.schedule.models import Command, Job
 from webadmin.schedule.polls.dry_run import dry_poll
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.give_blocks_back import give_blocks_back
-from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.set_aside_jobs import cancel
 
-ORDER = Order(actor="user:jo", why="test")
+ORDER = ActionContext(actor="user:jo", why="test")
 MIB = 1 << 20
 ON = {"remnant_bytes": 4 * MIB, "remnant_age_seconds": 5, "age_seconds": 20}
 

@@ -9,6 +9,7 @@ from engine.schedule.limits import LimitName, Scope, ScopeKind
 from engine.schedule.pauses import PauseMode
 from tests.webadmin.schedule.test_fair_polls import add_level_one, limit
 from tests.webadmin.service import FakeWorker, Service, check_invariants
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles import suspects
 from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.models import Block
@@ -19,10 +20,9 @@ from webadmin.schedule.models import Job, Limits
 from webadmin.schedule.operation_models import JobPin
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.adjust_jobs import pin
-from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause
 
-ORDER = Order(actor="user:jo", why="test")
+ORDER = ActionContext(actor="user:jo", why="test")
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from engine.schedule.pauses import PauseMode
 from engine.storage import open_store
 from tests.migrated import ROOT, put_sqlite
 from tests.webadmin.service import Service, check_invariants
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database.columns import server_column
 from webadmin.schedule.command_log import INDEX_MARGIN, read_time, take_head
 from webadmin.schedule.models import Attempt, Command, Job, LogHead
-from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause
 
 
@@ -58,7 +58,7 @@ def test_the_log_is_continued_once(service: Service, other_server: None) -> None
 def test_orders_of_operators_continue_it_too(service: Service, other_server: None) -> None:
     service.add_segments(1)
     before = last_index()
-    outcome = pause(scope=Scope(ScopeKind.GLOBAL), mode=PauseMode.PAUSE, order=Order(actor="ann", why="test"))
+    outcome = pause(scope=Scope(ScopeKind.GLOBAL), mode=PauseMode.PAUSE, order=ActionContext(actor="ann", why="test"))
     assert outcome is not None
     assert last_index() > before + INDEX_MARGIN
 

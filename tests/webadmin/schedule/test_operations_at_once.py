@@ -15,6 +15,7 @@ from engine.storage import open_store
 from tests.webadmin.schedule.test_two_connections import DEADLINE_SECONDS, at_once
 from tests.webadmin.service import REASON, FakeWorker, Service, check_invariants
 from webadmin.base.access.models import AuditEntry
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.models import Block, RemovalCause
 from webadmin.lanes.profiles.services.isolate_jobs import isolate
 from webadmin.lanes.profiles.services.remove_blocks import drop_blocks, finish_removal, removable, start_removal
@@ -24,12 +25,12 @@ from webadmin.schedule.operation_models import JobSplit, LimitChange
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.change_limit import change_limit
 from webadmin.schedule.services.give_blocks_back import give_blocks_back
-from webadmin.schedule.services.operation import Order, operation
+from webadmin.schedule.services.operation import operation
 from webadmin.schedule.services.requeue_jobs import requeue
 from webadmin.schedule.services.set_aside_jobs import cancel
 
 ALL = JobFilter(everything=True)
-ORDER = Order(actor="operator", why="both at once")
+ORDER = ActionContext(actor="operator", why="both at once")
 ROUNDS = 4
 
 

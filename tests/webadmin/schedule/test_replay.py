@@ -13,9 +13,10 @@ from tests.block_factory import block_meta, ulid
 from tests.log_replay.replay import apply_entry
 from tests.log_replay.state import ReplayedState
 from tests.webadmin.service import REASON, Service, check_invariants
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.models import Block
-from webadmin.lanes.profiles.services.delete_requests import DeleteOrder, request_deletion
+from webadmin.lanes.profiles.services.delete_requests import DeletionTarget, request_deletion
 from webadmin.lanes.profiles.services.retain import apply_retention
 from webadmin.lanes.profiles.services.retention_rules import set_retention
 from webadmin.lanes.profiles.services.rewrite_masked import rewrite_masked
@@ -23,13 +24,12 @@ from webadmin.schedule.fairness_models import TenantShare
 from webadmin.schedule.models import Command, Job, Limits
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.give_blocks_back import give_blocks_back
-from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.set_aside_jobs import cancel
 
 Entry = dict[str, object]
 
 DAY_MS = 86_400_000
-ORDER = Order(actor="test", why="the customer asked")
+ORDER = ActionContext(actor="test", why="the customer asked")
 
 
 def log() -> list[Entry]:
@@ -121,13 +121,13 @@ def test_expired_and_rewritten_blocks_are_replayed(service: Service) -> None:
     worker.poll(worker.released(merge.job), capacity=0)
     set_retention(tenant="brief", keep_days=1, order=ORDER)  # later: what is past retention is not merged first
     apply_retention(order=ORDER)
-    request_deletion(DeleteOrder(tenant="acme", service="api"), order=ORDER)
+    request_deletion(DeletionTarget(tenant="acme", service="api"), order=ORDER)
     [rewrite] = rewrite_masked(order=ORDER).jobs
     specs = {spec.job: spec for spec in worker.take(2)}
     assert specs.keys() == {merge.job, rewrite}
     assert len(specs[merge.job].sources) == 10
     worker.poll(*map(worker.success, specs), capacity=0)
-    request_deletion(DeleteOrder(tenant="acme", service="web"), order=ORDER)
+    request_deletion(DeletionTarget(tenant="acme", service="web"), order=ORDER)
     rewrite_masked(order=ORDER)
     check_invariants()
     entries = log()
@@ -141,7 +141,7 @@ def test_expired_and_rewritten_blocks_are_replayed(service: Service) -> None:
 def test_a_rewrite_that_returned_its_block_leaves_it_final(service: Service) -> None:
     services = [("acme", "web"), ("acme", "api")]
     service.add(block_meta(ulid(service.clock.now_ms), tenant="acme", level=3, datasets=services, with_index=True))
-    request_deletion(DeleteOrder(tenant="acme", service="api"), order=ORDER)
+    request_deletion(DeletionTarget(tenant="acme", service="api"), order=ORDER)
     [rewrite] = rewrite_masked(order=ORDER).jobs
     cancel(JobFilter(names=(rewrite,)), order=ORDER)
     give_blocks_back(JobFilter(names=(rewrite,)), order=ORDER)

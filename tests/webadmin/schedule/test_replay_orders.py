@@ -16,6 +16,7 @@ from tests.log_replay.replay import apply_entry
 from tests.log_replay.state import ReplayedState
 from tests.webadmin.schedule.test_replay import assert_equal_to_tables, log, replayed
 from tests.webadmin.service import REASON, FakeWorker, Service, check_invariants
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.quarantine_models import Quarantine
 from webadmin.lanes.profiles.services.isolate_jobs import isolate
@@ -25,13 +26,12 @@ from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.adjust_jobs import pin, reset_failures, unpin
 from webadmin.schedule.services.change_limit import change_limit
 from webadmin.schedule.services.give_blocks_back import give_blocks_back
-from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause, resume
 from webadmin.schedule.services.requeue_jobs import requeue
 from webadmin.schedule.services.set_aside_jobs import cancel
 
 ALL = JobFilter(everything=True)
-ORDER = Order(actor="operator", why="to see it replayed")
+ORDER = ActionContext(actor="operator", why="to see it replayed")
 
 
 def fail_all(worker: FakeWorker, bad: str) -> None:

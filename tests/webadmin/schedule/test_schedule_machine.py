@@ -27,6 +27,7 @@ from tests.database import ManualClock
 from tests.webadmin.schedule.between_steps import BetweenSteps, check_history, rows_of_others, watched_poll
 from tests.webadmin.service import REASON, FakeWorker, Service, check_invariants, rolled_back
 from webadmin.base.access.models import WorkerCredential
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.queries import IndexQuery, find_blocks
@@ -34,7 +35,6 @@ from webadmin.lanes.profiles.states import LIVE_STATES
 from webadmin.schedule.models import Command, Job, Limits, LogHead
 from webadmin.schedule.polls.dry_run import dry_poll
 from webadmin.schedule.register import JobFilter
-from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.requeue_jobs import requeue
 
 FAILURES_MAX = 3
@@ -176,7 +176,7 @@ class ScheduleMachine(RuleBasedStateMachine):
         tenant = data.draw(st.sampled_from(sorted(set(parked.values_list("tenant", flat=True)))))
         before, room = rows_of_others(tenant), QUEUE_MAX - LogHead.objects.get().live_job_count
         wanted = parked.filter(tenant=tenant).count()
-        outcome = requeue(JobFilter(tenant=tenant), order=Order(actor="operator"))
+        outcome = requeue(JobFilter(tenant=tenant), order=ActionContext(actor="operator"))
         assert len(outcome.changed) == min(wanted, room)
         for name in outcome.changed:
             self.jobs[name].failures = 0

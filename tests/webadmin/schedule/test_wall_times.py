@@ -13,11 +13,11 @@ from engine.schedule.limits import EVERYTHING, LimitName
 from tests.webadmin.admin import rows
 from tests.webadmin.service import Service
 from webadmin.base.access.services import issue_worker_credential
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.quarantine_models import Quarantine
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Job
 from webadmin.schedule.services.change_limit import change_limit
-from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause
 from webadmin.schedule.wall_times import wall_times
 
@@ -57,7 +57,7 @@ def test_an_action_returns_until_when_it_is_valid_in_wall_time(
 
 
 def test_lists_show_when_values_were_set_and_end_in_wall_time(lagging: Service, ask: dict[str, str]) -> None:
-    order, set_ms = Order(actor="operator", why="x"), lagging.clock.now_ms
+    order, set_ms = ActionContext(actor="operator", why="x"), lagging.clock.now_ms
     change_limit(name=LimitName.FAILURES_MAX, scope=EVERYTHING, value=9, order=order, for_seconds=3600)
     pause(scope=EVERYTHING, order=order, for_seconds=3600)
     lagging.clock.advance(5)
@@ -99,8 +99,8 @@ def test_pages_of_orders_and_jobs_show_the_clock(lagging: Service) -> None:
     client.force_login(User.objects.create(username="operator", is_staff=True, is_superuser=True))
     page = client.get(reverse("admin:schedule_job_change", args=[Job.objects.get(name=spec.job).pk])).content.decode()
     assert f'title="{moment(assigned_ms)} UTC"' in page
-    address = reverse("admin:schedule_limitchange_order", args=["set-limit"])
-    fields = {"name": "failures_max", "scope_kind": "global", "value": "9", "for_seconds": "3600", "why": "x"}
+    address = reverse("admin:schedule_limitchange_action", args=["set-limit"])
+    fields = {"limit": "failures_max", "scope_kind": "global", "value": "9", "for_seconds": "3600", "why": "x"}
     preview = client.post(address, fields | {"step": "preview"}).content.decode()
     assert f"{moment(lagging.clock.now_ms + HOUR_MS)} UTC" in preview
     assert f"{moment(lagging.clock.now_ms)} UTC" in client.get("/admin/").content.decode()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from engine.lanes.profiles.jobs import KIND
 from engine.schedule.limits import EVERYTHING
 from webadmin.base.access.services import record_audit
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.services.retention_rules import set_retention
-from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause, resume
 
 ACTOR = "manage.py demo"
@@ -31,14 +31,20 @@ def shorten_ages(seconds: int | None = None) -> dict[int, tuple[int, int]]:
 
 def keep_everything() -> None:
     """Disable retention, because objects of another program may be old."""
-    set_retention(tenant="", keep_days=0, order=Order(actor=ACTOR, why="the demo shows data of any age"))
+    set_retention(tenant="", keep_days=0, order=ActionContext(actor=ACTOR, why="the demo shows data of any age"))
 
 
 def pause_compaction() -> None:
     """Pause compaction until ``resume_compaction``, so that the original segments can be queried."""
-    pause(scope=EVERYTHING, order=Order(actor=ACTOR, why="the demo asks its question before anything is compacted"))
+    pause(
+        scope=EVERYTHING,
+        order=ActionContext(actor=ACTOR, why="the demo asks its question before anything is compacted"),
+    )
 
 
 def resume_compaction() -> None:
     """Resume compaction."""
-    resume(scope=EVERYTHING, order=Order(actor=ACTOR, why="the question was answered from the segments as they lie"))
+    resume(
+        scope=EVERYTHING,
+        order=ActionContext(actor=ACTOR, why="the question was answered from the segments as they lie"),
+    )

@@ -12,12 +12,12 @@ from django.utils.safestring import SafeString
 from unfold.decorators import display
 
 from webadmin.adminkit import formatting as show
+from webadmin.adminkit.actions import ActionAdmin
 from webadmin.adminkit.filters import StateFilter
-from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.read_only import BoundedChangeList, ReadOnlyAdmin
 from webadmin.adminkit.sections import Notice, Section
+from webadmin.lanes.catalog.actions import BRANCH_ACTIONS, REPOSITORY_ACTIONS
 from webadmin.lanes.catalog.branch_loads import watched_branches
-from webadmin.lanes.catalog.compaction_orders import BRANCH_ORDERS, REPOSITORY_ORDERS
 from webadmin.lanes.catalog.compaction_sections import TONES, compaction_sections, took_text
 from webadmin.lanes.catalog.lane_models import Compaction
 from webadmin.lanes.catalog.models import Branch, Repository
@@ -73,7 +73,7 @@ class CompactionStateFilter(StateFilter):
 
 
 @admin.register(Repository)
-class RepositoryAdmin(OrderedAdmin):
+class RepositoryAdmin(ActionAdmin):
     """Repositories and their standing."""
 
     list_display = ("name_cell", "branches", "sealed", "tombstones", "compactions", "garbage", "state_cell")
@@ -84,7 +84,7 @@ class RepositoryAdmin(OrderedAdmin):
         "Deleted ones are listed until their files are deleted."
     )
     empty_list = "No catalog is known yet: one is made over the API of catalogs."
-    orders = REPOSITORY_ORDERS
+    operator_actions = REPOSITORY_ACTIONS
 
     def back_address(self, rows: Sequence[Repository]) -> str:
         return show.page_address(rows[0]) if len(rows) == 1 else super().back_address(rows)
@@ -135,7 +135,7 @@ class RepositoryAdmin(OrderedAdmin):
 
 
 @admin.register(Branch)
-class BranchAdmin(OrderedAdmin):
+class BranchAdmin(ActionAdmin):
     """Branches with their compaction signals."""
 
     list_display = (
@@ -153,7 +153,7 @@ class BranchAdmin(OrderedAdmin):
     search_help_text = "A branch's name"
     about = "Branches of catalogs. A read looks into every sealed token, and a listing walks over every tombstone."
     empty_list = "No branch is known yet: every repository has one."
-    orders = BRANCH_ORDERS
+    operator_actions = BRANCH_ACTIONS
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Branch]:
         found = Branch.objects.filter(repository__state=RepositoryState.ACTIVE)
@@ -161,7 +161,7 @@ class BranchAdmin(OrderedAdmin):
 
     change_list_class = BranchChangeList
 
-    def order_rows(self, ids: Sequence[str]) -> QuerySet[Branch]:
+    def action_rows(self, ids: Sequence[str]) -> QuerySet[Branch]:
         return Branch.objects.filter(pk__in=ids).select_related("repository")
 
     def heading(self, row: Branch) -> str:

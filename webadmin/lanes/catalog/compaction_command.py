@@ -11,20 +11,20 @@ from rich.table import Table
 
 from engine.lanes.catalog.plan.sensor import Held
 from webadmin.adminkit.formatting import GAP, counted, size_text
+from webadmin.base.actions.action import ActionContext
+from webadmin.base.actions.command import add_options, option_values, run_action
+from webadmin.lanes.catalog.actions import COLLECT, COMPACT_NOW, RESTORE
 from webadmin.lanes.catalog.branch_loads import watched_branches
-from webadmin.lanes.catalog.errors import CatalogRefused, RepositoryMissing
+from webadmin.lanes.catalog.errors import RepositoryMissing
 from webadmin.lanes.catalog.explain import weigh
 from webadmin.lanes.catalog.models import Repository
 from webadmin.lanes.catalog.repository_sections import deleted_words, tombstones_text
 from webadmin.lanes.catalog.services.branches import find_branch
 from webadmin.lanes.catalog.services.compaction.compact_branch import NOTHING_STAGED, begin_compaction
-from webadmin.lanes.catalog.services.garbage.collect_garbage import collect_garbage
-from webadmin.lanes.catalog.services.repositories import find_repository, restore_repository
+from webadmin.lanes.catalog.services.repositories import find_repository
 from webadmin.lanes.catalog.standing import active_repositories, deleted_repositories, standings
 from webadmin.lanes.catalog.states import CompactionState
-from webadmin.schedule.services.operation import Order
 
-DEFAULT_TENANT = "anonymous"
 TENANTS_TOLD = 5
 
 
@@ -33,15 +33,12 @@ def add_actions(actions: Any) -> None:
     status: ArgumentParser = actions.add_parser("status", help="what makes branches slow, and what the sensor says")
     status.add_argument("--tenant", default="", help="of one tenant only")
     compact: ArgumentParser = actions.add_parser("compact", help="fold a branch now, whatever its thresholds are")
-    compact.add_argument("branch", nargs="?", default="main")
+    for field in COMPACT_NOW.targets:
+        field.add_option(compact, positional=("branch",))
     collect: ArgumentParser = actions.add_parser("gc", help="delete what nothing reaches, after its grace")
-    collect.add_argument("--dry-run", action="store_true", help="say what would go, and delete nothing")
-    restore = actions.add_parser("restore", help="make a deleted repository reachable again, within its grace time")
-    restore.add_argument("--id", type=int, help="which one, of several deleted ones of this name")
-    restore.add_argument("--dry-run", action="store_true", help="say whether it can be restored, and change nothing")
-    for each in (compact, collect, restore):
-        each.add_argument("--repository", required=True, help="which one")
-        each.add_argument("--tenant", default=DEFAULT_TENANT, help=f"whose (default: {DEFAULT_TENANT})")
+    add_options(collect, COLLECT.targets)
+    restore: ArgumentParser = actions.add_parser("restore", help=RESTORE.about)
+    add_options(restore, RESTORE.targets)
     for each in (status, compact, collect, restore):
         each.add_argument("--json", action="store_true", dest="as_json", help="JSON instead of words")
 
@@ -95,8 +92,9 @@ def show_status(options: dict[str, Any], actor: str, out: Any) -> None:
 
 def compact_now(options: dict[str, Any], actor: str, out: Any) -> None:
     """Seal a branch and create the job that compacts it."""
-    branch = find_branch(_repository(options), options["branch"])
-    order = Order(actor=actor, why="compacted by command")
+    values = option_values(COMPACT_NOW.targets, options)
+    branch = find_branch(_repository(values), values["branch"])
+    order = ActionContext(actor=actor, why="compacted by command")
     done = begin_compaction(branch, cause=order.why, order=order, is_ordered=True)
     told = {"state": done.state, "job": done.job.name if done.job else "", "rows": done.row_count}
     text = f"{branch.name}: {done.get_state_display()}" + (f", job {done.job.name}" if done.job else "")
@@ -109,46 +107,35 @@ def compact_now(options: dict[str, Any], actor: str, out: Any) -> None:
 
 def collect(options: dict[str, Any], actor: str, out: Any) -> None:
     """Delete unreachable files and objects, or print them in a dry run."""
-    repository = _repository(options)
-    order = Order(actor=actor, why="collected by command", is_dry_run=options["dry_run"])
-    done = collect_garbage(repository, order=order)
+    _repository(option_values(COLLECT.targets, options))
+    done = run_action(COLLECT, options)
     if options["as_json"]:
-        out.write(json.dumps(done.to_json() | {"names": done.names}, indent=2))
+        out.write(json.dumps(done, indent=2))
         return
     verb = "would be deleted" if options["dry_run"] else "deleted"
     out.write(
-        f"{done.files_seen} files looked at: {done.files_condemned} condemned, {done.files_deleted} {verb}; "
-        f"{done.objects_seen} objects: {done.objects_condemned} condemned, {done.objects_deleted} {verb}; "
-        f"{done.rows_deleted} rows; {size_text(done.bytes_deleted)}"
+        f"{done['files_seen']} files looked at: {done['files_condemned']} condemned, {done['files_deleted']} {verb}; "
+        f"{done['objects_seen']} objects: {done['objects_condemned']} condemned, {done['objects_deleted']} {verb}; "
+        f"{done['rows_deleted']} rows; {size_text(done['bytes_deleted'])}"
     )
-    for name in done.names:
+    for name in done["names"]:
         out.write(f"  {name}")
 
 
 def restore(options: dict[str, Any], actor: str, out: Any) -> None:
     """Restore a deleted repository; a dry run prints whether that is possible."""
-    wanted = (options["tenant"], options["repository"])
-    found = [row for row in deleted_repositories() if (row.tenant, row.name) == wanted]
-    found = [row for row in found if options["id"] in (None, row.pk)]
-    if not found:
-        raise RepositoryMissing(f"{wanted[0]} has no deleted repository {wanted[1]!r} that can be restored")
-    if len(found) > 1:
-        ids = ", ".join(str(row.pk) for row in found)
-        raise CatalogRefused(
-            f"{len(found)} deleted repositories are named {wanted[1]!r}: choose with --id one of {ids}"
-        )
-    restore_repository(found[0], order=Order(actor=actor, why="restored by command", is_dry_run=options["dry_run"]))
+    done = run_action(RESTORE, options)
     verb = "can be restored" if options["dry_run"] else "restored"
-    told = {"repository": str(found[0]), "id": found[0].pk, "restored": not options["dry_run"]}
-    out.write(json.dumps(told) if options["as_json"] else f"{found[0]} (id {found[0].pk}): {verb}")
+    restored = {"repository": done["changed"][0], "id": done["id"], "restored": not options["dry_run"]}
+    out.write(json.dumps(restored) if options["as_json"] else f"{restored['repository']} (id {done['id']}): {verb}")
 
 
-def _repository(options: dict[str, Any]) -> Repository:
+def _repository(values: dict[str, Any]) -> Repository:
     """Return the selected repository. Raises RepositoryMissing, naming the tenants that have one of this name."""
     try:
-        return find_repository(options["tenant"], options["repository"])
+        return find_repository(values["tenant"], values["repository"])
     except RepositoryMissing as error:
-        tenants = [row.tenant for row in active_repositories() if row.name == options["repository"]][:TENANTS_TOLD]
+        tenants = [row.tenant for row in active_repositories() if row.name == values["repository"]][:TENANTS_TOLD]
         if not tenants:
             raise
         have = "has" if len(tenants) == 1 else "have"

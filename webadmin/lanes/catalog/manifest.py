@@ -13,7 +13,7 @@ MANIFEST = WebManifest(
         "webadmin.lanes.catalog",
         "webadmin.lanes.catalog.api",
     ),
-    urls=(("lakefs/api/v1/", "webadmin.lanes.catalog.api.urls"),),
+    urls=(("api/v1/", "webadmin.lanes.catalog.urls"), ("lakefs/api/v1/", "webadmin.lanes.catalog.api.urls")),
     metrics=(
         Metric(
             "lithify_catalog_sealed_tokens",

@@ -8,13 +8,14 @@ from django.db.models import Exists, OuterRef, Q, Subquery
 
 from engine.lanes.profiles.jobs import KIND
 from engine.schedule.model import JobState, ParkedKind
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.quarantine_models import Quarantine
 from webadmin.lanes.profiles.services.quarantine_blocks import release
 from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.models import Attempt, Job
 from webadmin.schedule.register import BAD_OUTCOMES, LEASE_EXPIRED, is_kind, with_last_error
-from webadmin.schedule.services.operation import JOBS_PER_COMMAND, OperationOutcome, Order
+from webadmin.schedule.services.operation import JOBS_PER_COMMAND, OperationOutcome
 
 COUNTED_MAX = 10_000
 
@@ -37,7 +38,7 @@ def lone_blocks(since_ms: int, accepted_ms: int) -> Counter[str]:
     return Counter(quarantined_for or error or LEASE_EXPIRED for quarantined_for, error in named)
 
 
-def release_since(since_ms: int, order: Order) -> list[OperationOutcome]:
+def release_since(since_ms: int, order: ActionContext) -> list[OperationOutcome]:
     """Release the blocks quarantined since ``since_ms`` (command time), in commands of bounded size."""
     held = Quarantine.objects.filter(job__lane=KIND, released_at_ms=None, at_ms__gte=since_ms)
     names = list(held.order_by("id").values_list("block__ulid", flat=True))

@@ -21,6 +21,7 @@ from engine.schedule.limits import Scope
 from engine.schedule.model import JobResult
 from webadmin.adminkit.overview import LaneOverview
 from webadmin.adminkit.sections import Section
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database.dialect import among, ask, ask_rows, together
 from webadmin.lanes.profiles.admin import block_page
 from webadmin.lanes.profiles.admin.overview import profiles_overview
@@ -42,7 +43,7 @@ from webadmin.lanes.profiles.services.return_blocks import return_blocks
 from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.lanes import Accepted, Finished, Lane, LanePlans, PlanRequest, QueuedSources, Sample
 from webadmin.schedule.models import Job, Limits
-from webadmin.schedule.services.operation import Operation, OperationOutcome, Order
+from webadmin.schedule.services.operation import Operation, OperationOutcome
 
 # All blocks of the jobs: with a condition on the state PostgreSQL would read every owned block.
 _OBJECTS = f"""
@@ -153,7 +154,7 @@ class ProfilesLane(Lane):
     def bad_sources(self, place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
         return lone_blocks(since_ms, accepted_ms)
 
-    def let_in(self, place: str, since_ms: int, order: Order) -> list[OperationOutcome]:
+    def let_in(self, place: str, since_ms: int, order: ActionContext) -> list[OperationOutcome]:
         return release_since(since_ms, order)
 
     def queued(self, scope: Scope, now_ms: int) -> QueuedSources:

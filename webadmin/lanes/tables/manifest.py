@@ -48,5 +48,8 @@ MANIFEST = WebManifest(
             "1 while planning for a table, or writing its manifest, is refused",
         ),
     ),
-    enum_names={"ChunkOrderEnum": "webadmin.lanes.tables.api.serializers.KINDS"},
+    enum_names={
+        "ChunkOrderEnum": "webadmin.lanes.tables.api.serializers.KINDS",
+        "RegistrationModeEnum": "webadmin.lanes.tables.registration_actions.MODES",
+    },
 )

@@ -22,6 +22,7 @@ from engine.schedule.explain import Explanation
 from engine.schedule.model import JobResult
 from webadmin.adminkit.overview import LaneOverview
 from webadmin.adminkit.sections import Section
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.tables.admin.job_sections import job_sections
 from webadmin.lanes.tables.explain import explain_path, explain_table
 from webadmin.lanes.tables.lane_report import table_troubles, tables_kept, tables_waiting
@@ -38,7 +39,7 @@ from webadmin.lanes.tables.states import TaskState
 from webadmin.lanes.tables.task_models import Task
 from webadmin.schedule.lanes import Accepted, Finished, Lane, Sample, SwapMoment, Trouble, Waiting
 from webadmin.schedule.models import Job
-from webadmin.schedule.services.operation import Operation, OperationOutcome, Order
+from webadmin.schedule.services.operation import Operation, OperationOutcome
 
 
 class TablesLane(Lane):
@@ -92,7 +93,7 @@ class TablesLane(Lane):
     def bad_sources(self, place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
         return files_kept_out(place, since_ms, accepted_ms)
 
-    def let_in(self, place: str, since_ms: int, order: Order) -> list[OperationOutcome]:
+    def let_in(self, place: str, since_ms: int, order: ActionContext) -> list[OperationOutcome]:
         return release_since(place, since_ms, order)
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:

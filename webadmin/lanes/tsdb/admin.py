@@ -15,14 +15,14 @@ from engine.lanes.tsdb.plan import reasons
 from engine.lanes.tsdb.plan.model import SlotProgress, SlotState
 from engine.schedule.model import JobState
 from webadmin.adminkit import formatting as show
+from webadmin.adminkit.actions import ActionAdmin
 from webadmin.adminkit.filters import StateFilter
-from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.read_only import BoundedChangeList, ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Notice, Picture, Section, Table
 from webadmin.adminkit.state_word import StateWord
 from webadmin.base.database import dialect
+from webadmin.lanes.tsdb.actions import BUCKET_ACTIONS, WITHDRAW
 from webadmin.lanes.tsdb.block_cells import TenantFilter, blocks_table
-from webadmin.lanes.tsdb.bucket_orders import ADOPT, CHANGE, WITHDRAW
 from webadmin.lanes.tsdb.calendar_picture import WIDTH, calendar_picture, legend
 from webadmin.lanes.tsdb.models import Block, Bucket, BucketTenant, Folder, Group, Part
 from webadmin.lanes.tsdb.not_taken_in import not_taken_in
@@ -89,13 +89,13 @@ class RefusedFilter(admin.SimpleListFilter):
 
 
 @admin.register(Bucket)
-class BucketAdmin(OrderedAdmin):
+class BucketAdmin(ActionAdmin):
     """Adopted buckets."""
 
     list_display = ("name_cell", "layout", "place", "scanned", "state")
     about = "Buckets of Prometheus blocks whose compactor we are. Their own compactors must not run beside us."
     empty_list = "No bucket was adopted yet: manage.py tsdb adopt, or the order above."
-    orders = (ADOPT, CHANGE)
+    operator_actions = BUCKET_ACTIONS
 
     def notices(self, row: Bucket) -> Sequence[Notice]:
         [now] = bucket_standings([row])
@@ -342,7 +342,7 @@ def group_state(group: Group) -> SafeString:
 
 
 @admin.register(Group)
-class GroupAdmin(OrderedAdmin):
+class GroupAdmin(ActionAdmin):
     """Groups of blocks, newest first."""
 
     list_display = ("id_cell", "tenant_cell", "interval", "blocks", "partitions", "state_cell", "made")
@@ -350,7 +350,7 @@ class GroupAdmin(OrderedAdmin):
     shortcuts = tuple((state.label.capitalize(), f"state={state.value}") for state in GroupState)
     about = "Blocks of one interval that are merged together. A group is done when all its parts are."
     empty_list = "No group was made yet."
-    orders = (WITHDRAW,)
+    operator_actions = (WITHDRAW,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Group]:
         return Group.objects.select_related("tenant__bucket")

@@ -12,13 +12,13 @@ from django.utils.safestring import SafeString
 from unfold.decorators import display
 
 from webadmin.adminkit import formatting as show
+from webadmin.adminkit.actions import ActionAdmin
 from webadmin.adminkit.filters import StateFilter
-from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Notice, Section, Table
 from webadmin.base.database import dialect
+from webadmin.lanes.tsdb.actions import RELEASE
 from webadmin.lanes.tsdb.block_cells import TenantFilter, block_state
-from webadmin.lanes.tsdb.bucket_orders import RELEASE
 from webadmin.lanes.tsdb.explain import explain_block
 from webadmin.lanes.tsdb.models import Block, BlockQuarantine, OutboxStep
 from webadmin.lanes.tsdb.states import BlockState
@@ -127,19 +127,19 @@ class BlockAdmin(ReadOnlyAdmin):
 
 
 @admin.register(BlockQuarantine)
-class BlockQuarantineAdmin(OrderedAdmin):
+class BlockQuarantineAdmin(ActionAdmin):
     """Quarantined source blocks."""
 
     list_display = ("block_cell", "error", "since", "state")
     about = "Blocks that were read alone and could not be: which file, where in it, and why. The others go on."
     empty_list = "No block was kept out."
-    orders = (RELEASE,)
+    operator_actions = (RELEASE,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[BlockQuarantine]:
         return BlockQuarantine.objects.select_related("block__tenant__bucket", "job")
 
-    def order_rows(self, ids: Sequence[str]) -> QuerySet[Any]:
-        return super().order_rows(ids).select_related("block")
+    def action_rows(self, ids: Sequence[str]) -> QuerySet[Any]:
+        return super().action_rows(ids).select_related("block")
 
     def sections(self, row: BlockQuarantine) -> Sequence[Section]:
         return [

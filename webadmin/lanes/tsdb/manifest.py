@@ -10,6 +10,7 @@ BUCKET_TENANT = ("bucket", "tenant")
 MANIFEST = WebManifest(
     name="tsdb",
     apps=("webadmin.lanes.tsdb",),
+    urls=(("api/v1/", "webadmin.lanes.tsdb.urls"),),
     metrics=(
         Metric(
             "lithify_tsdb_remaining_compactions",

@@ -27,6 +27,7 @@ from engine.schedule.explain import Explanation
 from engine.schedule.model import JobResult
 from webadmin.adminkit.overview import LaneOverview
 from webadmin.adminkit.sections import Section
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.tsdb.explain import explain_blocks
 from webadmin.lanes.tsdb.job_sections import job_sections
 from webadmin.lanes.tsdb.lane_report import blocks_kept, bucket_troubles, compactions_waiting
@@ -40,7 +41,7 @@ from webadmin.lanes.tsdb.services.quarantine_sources import of_place, release_si
 from webadmin.lanes.tsdb.states import BlockState, GroupState
 from webadmin.schedule.lanes import Accepted, Finished, Lane, Offer, Sample, SwapMoment, Trouble, Waiting
 from webadmin.schedule.models import Job
-from webadmin.schedule.services.operation import Operation, OperationOutcome, Order
+from webadmin.schedule.services.operation import Operation, OperationOutcome
 
 
 class TsdbLane(Lane):
@@ -107,7 +108,7 @@ class TsdbLane(Lane):
     def bad_sources(self, place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
         return sources_kept_out(place, since_ms, accepted_ms)
 
-    def let_in(self, place: str, since_ms: int, order: Order) -> list[OperationOutcome]:
+    def let_in(self, place: str, since_ms: int, order: ActionContext) -> list[OperationOutcome]:
         return release_since(place, since_ms, order)
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:

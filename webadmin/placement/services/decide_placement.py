@@ -18,6 +18,7 @@ from engine.placement.build_rules import PlacementSettings
 from engine.placement.errors import LimitsRefused
 from engine.placement.model import DatasetOverride, LoadBalancing
 from webadmin.base.access.services import record_audit
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.placement.models import PlacementChange, PlacementLimit, PlacementOverride, RulesHead
 from webadmin.placement.operator_settings import (
@@ -33,7 +34,6 @@ from webadmin.placement.operator_settings import (
 from webadmin.placement.rule_models import DATASET_NAME_MAX, WHY_MAX
 from webadmin.placement.services.foresee_placement import Foresight, foresee_settings
 from webadmin.placement.services.instances import current_ring
-from webadmin.schedule.services.operation import Order
 
 Values = Mapping[str, Any]
 
@@ -65,7 +65,7 @@ class Decision:
         }
 
 
-def change_limits(*, tenant: str = EVERYBODY, values: Values | None, order: Order) -> Decision:
+def change_limits(*, tenant: str = EVERYBODY, values: Values | None, order: ActionContext) -> Decision:
     """Set the given numbers and keep the others; None for a number, or for all values, removes them.
 
     Raises LimitsRefused unless the resulting limits are consistent, for everybody and for each tenant.
@@ -86,7 +86,7 @@ def change_limits(*, tenant: str = EVERYBODY, values: Values | None, order: Orde
     return decision
 
 
-def change_override(*, tenant: str, dataset: str, values: Values | None, order: Order) -> Decision:
+def change_override(*, tenant: str, dataset: str, values: Values | None, order: ActionContext) -> Decision:
     """Set the given values for one dataset and keep the rest; None removes a value. ``shards`` pins it.
 
     Raises LimitsRefused, and PinRefused for shards that the ring does not have.
@@ -130,7 +130,7 @@ def _hold_decisions() -> None:
     dialect.locked(RulesHead.objects.filter(id=1)).only("id").get()
 
 
-def _limits_decision(tenant: str, values: Values | None, order: Order) -> Decision:
+def _limits_decision(tenant: str, values: Values | None, order: ActionContext) -> Decision:
     row = PlacementLimit.objects.filter(tenant=tenant).first()
     before = limit_values(row) if row else None
     decision = _decision(PlacementChange.Subject.LIMITS, tenant, "", before, values, order)
@@ -140,7 +140,7 @@ def _limits_decision(tenant: str, values: Values | None, order: Order) -> Decisi
     return decision
 
 
-def _override_decision(tenant: str, dataset: str, values: Values | None, order: Order) -> Decision:
+def _override_decision(tenant: str, dataset: str, values: Values | None, order: ActionContext) -> Decision:
     row = PlacementOverride.objects.filter(tenant=tenant, dataset=dataset).first()
     before = override_values(row) if row else None
     decision = _decision(PlacementChange.Subject.OVERRIDE, tenant, dataset, before, values, order)
@@ -155,7 +155,7 @@ def _decision(
     dataset: str,
     before: dict[str, Any] | None,
     values: Values | None,
-    order: Order,
+    order: ActionContext,
 ) -> Decision:
     merged = {} if values is None else (before or {}) | dict(values)
     after = {name: _plain(name, value) for name, value in merged.items() if value is not None and value != []}
@@ -202,7 +202,7 @@ def _foreseen(decision: Decision) -> Decision:
     return replace(decision, foresight=foresee_settings(operator_settings(), _settings_after(decision)))
 
 
-def _record(decision: Decision, order: Order, action: str, target: str) -> None:
+def _record(decision: Decision, order: ActionContext, action: str, target: str) -> None:
     about = {"before": decision.before, "after": decision.after, "why": order.why[:WHY_MAX]}
     record_audit(actor=order.actor, action=action, target=target[:250], detail=about)
     PlacementChange.objects.create(

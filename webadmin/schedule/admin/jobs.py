@@ -15,14 +15,14 @@ from unfold.decorators import display
 
 from engine.schedule.model import JobState
 from webadmin.adminkit import formatting as show
+from webadmin.adminkit.actions import ActionAdmin
 from webadmin.adminkit.filters import ExactFilter, LevelFilter, ShardFilter, TenantNameFilter
-from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Json, Notice, Section, Table
 from webadmin.base.database import dialect
 from webadmin.schedule import operator_queries as queries
+from webadmin.schedule.actions import JOB_ACTIONS
 from webadmin.schedule.admin import job_page
-from webadmin.schedule.admin.operator_orders import JOB_ORDERS
 from webadmin.schedule.explain import explain_job_row
 from webadmin.schedule.lanes import lane_of
 from webadmin.schedule.models import Command, Job, Worker
@@ -92,10 +92,10 @@ class KindFilter(admin.SimpleListFilter):
 
 
 @admin.register(Job)
-class JobAdmin(OrderedAdmin):
+class JobAdmin(ActionAdmin):
     """Jobs, the last planned first."""
 
-    orders = JOB_ORDERS
+    operator_actions = JOB_ACTIONS
 
     list_display = (
         "name_cell",

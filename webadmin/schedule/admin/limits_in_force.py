@@ -47,7 +47,7 @@ class LimitsAdmin(ReadOnlyAdmin):
         return [
             Table(
                 title="In force for everything",
-                headers=("Limit", "In force", "Holds", "Set by", "Otherwise", "Order"),
+                headers=("Limit", "In force", "Holds", "Set by", "Otherwise", "Action"),
                 rows=[self._limit(row, LimitName(name), in_force.get(name), time) for name in LIMIT_COLUMNS],
                 more="Caps, weights and limits of single lanes, tenants and jobs are among those set at run time.",
             ),
@@ -55,8 +55,8 @@ class LimitsAdmin(ReadOnlyAdmin):
 
     def _limit(self, row: Limits, name: LimitName, change: LimitChange | None, time: CommandTime) -> tuple[object, ...]:
         otherwise = limit_value(name, getattr(row, name))
-        order = reverse("admin:schedule_limitchange_order", args=["set-limit"], query={"name": name.value})
-        change_link = show.link(order, "Change")
+        action = reverse("admin:schedule_limitchange_action", args=["set-limit"], query={"limit": name.value})
+        change_link = show.link(action, "Change")
         if change is None:
             return (MEANINGS[name], otherwise, "until somebody sets another", show.NOTHING, otherwise, change_link)
         value = show.row_link(change, limit_value(name, change.value))

@@ -13,10 +13,10 @@ from unfold.decorators import display
 
 from engine.schedule.limits import LimitName, Scope, ScopeKind
 from webadmin.adminkit import formatting as show
-from webadmin.adminkit.orders import OrderedAdmin
+from webadmin.adminkit.actions import ActionAdmin
 from webadmin.adminkit.sections import Facts, Section
+from webadmin.schedule import actions
 from webadmin.schedule import operator_queries as queries
-from webadmin.schedule.admin import operator_orders as orders
 from webadmin.schedule.operation_models import IsolationStop, LimitChange, Pause
 from webadmin.schedule.wall_times import WallTimeColumns, commanded_ms, with_wall_times
 
@@ -75,7 +75,7 @@ def limit_value(name: str, value: int | None) -> str:
 
 
 @admin.register(LimitChange)
-class LimitChangeAdmin(OrderedAdmin):
+class LimitChangeAdmin(ActionAdmin):
     """Changes of limits, newest first."""
 
     list_display = ("name_cell", "scope", "value_cell", "until", "who", "why_cell")
@@ -86,7 +86,7 @@ class LimitChangeAdmin(OrderedAdmin):
         "uncovers what held before. Where nothing is set the Limits page says what holds."
     )
     empty_list = "No limit was ever changed: those of the Limits page hold."
-    orders = (orders.SET_LIMIT,)
+    operator_actions = (actions.SET_LIMIT,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[LimitChange]:
         return with_wall_times(LimitChange.objects.all())
@@ -139,7 +139,7 @@ class LimitChangeAdmin(OrderedAdmin):
 
 
 @admin.register(Pause)
-class PauseAdmin(OrderedAdmin):
+class PauseAdmin(ActionAdmin):
     """Pauses, in force and ended."""
 
     list_display = ("scope", "mode_cell", "until", "who", "why_cell")
@@ -147,7 +147,7 @@ class PauseAdmin(OrderedAdmin):
     shortcuts = (("In force", "now=in_force"), ("Over", "now=over"))
     about = "Parts of the schedule that operators hold still. Running jobs are never touched; data goes on to arrive."
     empty_list = "Nothing was ever paused."
-    orders = (orders.PAUSE, orders.RESUME)
+    operator_actions = (actions.PAUSE, actions.RESUME)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Pause]:
         return with_wall_times(Pause.objects.all())
@@ -195,7 +195,7 @@ class PauseAdmin(OrderedAdmin):
 
 
 @admin.register(IsolationStop)
-class IsolationStopAdmin(OrderedAdmin):
+class IsolationStopAdmin(ActionAdmin):
     """Stops of quarantine because too many sources of a place were bad, newest first."""
 
     list_display = ("state_cell", "lane", "place", "reason", "stopped", "who", "why_cell")
@@ -206,7 +206,7 @@ class IsolationStopAdmin(OrderedAdmin):
         "Nothing more is kept out there until somebody decides."
     )
     empty_list = "Quarantine was never stopped."
-    orders = (orders.DECIDE,)
+    operator_actions = (actions.DECIDE,)
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
         return lookup == "ended_at_ms__isnull" or super().lookup_allowed(lookup, value, request)

@@ -14,7 +14,8 @@ from engine.protocol.wire import request_from_wire, response_to_wire
 from webadmin.base.access.authentication import MayPoll
 from webadmin.base.access.refusals import count_refused_requests
 from webadmin.base.access.scopes import credential_of
-from webadmin.schedule.api.worker_serializers import ErrorSerializer, PollRequestSerializer, PollResponseSerializer
+from webadmin.base.error_answers import ErrorSerializer
+from webadmin.schedule.api.worker_serializers import PollRequestSerializer, PollResponseSerializer
 from webadmin.schedule.polls.view import token_codec
 from webadmin.schedule.services import poll
 

@@ -81,10 +81,3 @@ class PollResponseSerializer(serializers.Serializer[Any]):
     leases = LeaseSerializer(many=True)
     assignments = AssignmentSerializer(many=True)
     serial = serializers.IntegerField(min_value=0, max_value=COUNT_MAX)
-
-
-class ErrorSerializer(serializers.Serializer[Any]):
-    """Every error answer."""
-
-    code = serializers.CharField(help_text="stable and machine readable")
-    message = serializers.CharField(help_text="for people")

@@ -5,25 +5,19 @@ from __future__ import annotations
 from functools import partial
 
 from engine.schedule.model import HOLDING_STATES
+from webadmin.base.actions.action import ActionContext
 from webadmin.schedule.errors import NotFound
 from webadmin.schedule.models import Job, Worker
 from webadmin.schedule.operation_models import WHY_MAX, JobPin
 from webadmin.schedule.register import JobFilter
-from webadmin.schedule.services.operation import (
-    JobOrder,
-    Operation,
-    OperationOutcome,
-    Order,
-    all_of_them,
-    change_jobs,
-)
+from webadmin.schedule.services.operation import JobAction, Operation, OperationOutcome, all_of_them, change_jobs
 from webadmin.schedule.services.requeue_jobs import failures_forgotten
 
 
-def reset_failures(wanted: JobFilter, *, order: Order) -> OperationOutcome:
+def reset_failures(wanted: JobFilter, *, order: ActionContext) -> OperationOutcome:
     """Reset the failures of scheduled and parked jobs; parked ones stay parked. Raises FilterEmpty."""
     return change_jobs(
-        JobOrder(
+        JobAction(
             action="reset_failures",
             among=Job.objects.filter(state__in=HOLDING_STATES, failures__gt=0),
             their_state="failed",
@@ -35,14 +29,14 @@ def reset_failures(wanted: JobFilter, *, order: Order) -> OperationOutcome:
     )
 
 
-def pin(wanted: JobFilter, *, worker: str, order: Order) -> OperationOutcome:
+def pin(wanted: JobFilter, *, worker: str, order: ActionContext) -> OperationOutcome:
     """Pin the jobs to this worker from their next assignment on. Raises FilterEmpty, NotFound."""
     if not Worker.objects.filter(name=worker).exists():
         raise NotFound(f"no worker {worker!r} has ever polled")
     pinned = JobPin.objects.filter(kind=JobPin.Kind.WORKER, value=worker)
     other = Job.objects.exclude(id__in=pinned.values("job_id"))
     return change_jobs(
-        JobOrder(
+        JobAction(
             action="pin",
             among=other.filter(state__in=HOLDING_STATES),
             their_state="other",
@@ -55,11 +49,11 @@ def pin(wanted: JobFilter, *, worker: str, order: Order) -> OperationOutcome:
     )
 
 
-def unpin(wanted: JobFilter, *, order: Order) -> OperationOutcome:
+def unpin(wanted: JobFilter, *, order: ActionContext) -> OperationOutcome:
     """Remove pins, so that any worker of any build may run the jobs. Raises FilterEmpty."""
     pinned = Job.objects.filter(id__in=JobPin.objects.values("job_id"), state__in=HOLDING_STATES)
     return change_jobs(
-        JobOrder(action="unpin", among=pinned, their_state="pinned", choose=all_of_them, change=_unpin),
+        JobAction(action="unpin", among=pinned, their_state="pinned", choose=all_of_them, change=_unpin),
         wanted,
         order,
     )
@@ -69,7 +63,7 @@ def _forget(run: Operation, jobs: list[Job]) -> None:
     Job.objects.filter(id__in=[job.id for job in jobs]).update(**failures_forgotten())
 
 
-def _pin(run: Operation, jobs: list[Job], *, worker: str, order: Order) -> None:
+def _pin(run: Operation, jobs: list[Job], *, worker: str, order: ActionContext) -> None:
     JobPin.objects.filter(job__in=jobs, kind=JobPin.Kind.WORKER).delete()
     JobPin.objects.bulk_create(
         JobPin(

@@ -12,6 +12,7 @@ from django.db.models import Q
 
 from engine.schedule.limits import EffectiveLimits, LimitName, Scope, ScopeKind, SetLimit, check_limit
 from engine.schedule.model import LIVE_STATES, JobState, ParkedKind
+from webadmin.base.actions.action import ActionContext
 from webadmin.schedule import queries
 from webadmin.schedule.command_log import CommandTime, read_time
 from webadmin.schedule.errors import DurationRefused
@@ -19,7 +20,7 @@ from webadmin.schedule.known_names import check_lane, scope_notes
 from webadmin.schedule.models import Job, LogHead
 from webadmin.schedule.operation_models import WHY_MAX, LimitChange
 from webadmin.schedule.register import is_kind
-from webadmin.schedule.services.operation import Operation, Order, operation
+from webadmin.schedule.services.operation import Operation, operation
 
 DURATION_SECONDS_MAX = 30 * 86_400
 
@@ -58,7 +59,7 @@ class LimitOutcome:
 
 
 def change_limit(
-    *, name: LimitName, scope: Scope, value: int | None, order: Order, for_seconds: int | None = None
+    *, name: LimitName, scope: Scope, value: int | None, order: ActionContext, for_seconds: int | None = None
 ) -> LimitOutcome:
     """Set a limit; ``value`` None removes the scope's own value, so that the wider scope's value is in force.
 
@@ -148,7 +149,7 @@ def _holds_already(outcome: LimitOutcome, value: int | None) -> bool:
     return outcome.valid_until_ms is None and last.valid_until_ms is None and last.value == value
 
 
-def _set(run: Operation, outcome: LimitOutcome, value: int | None, order: Order) -> int:
+def _set(run: Operation, outcome: LimitOutcome, value: int | None, order: ActionContext) -> int:
     about = outcome.to_json() | {
         "value": value,
         "valid_until_ms": outcome.valid_until_ms,

@@ -6,26 +6,20 @@ from collections.abc import Sequence
 
 from engine.schedule.limits import ScopeKind
 from engine.schedule.model import HOLDING_STATES, LIVE_STATES, AttemptOutcome, JobState, ParkedKind
+from webadmin.base.actions.action import ActionContext
 from webadmin.schedule.lanes import by_lane, lane_of
 from webadmin.schedule.models import Attempt, Job
 from webadmin.schedule.operation_models import JobPin, LimitChange
 from webadmin.schedule.register import JobFilter
-from webadmin.schedule.services.operation import (
-    Chosen,
-    JobOrder,
-    Operation,
-    OperationOutcome,
-    Order,
-    change_jobs,
-)
+from webadmin.schedule.services.operation import Chosen, JobAction, Operation, OperationOutcome, change_jobs
 
 REASON_MAX = 500
 
 
-def give_blocks_back(wanted: JobFilter, *, order: Order) -> OperationOutcome:
+def give_blocks_back(wanted: JobFilter, *, order: ActionContext) -> OperationOutcome:
     """End parked jobs and return their blocks; quarantined ones are left. Raises FilterEmpty."""
     return change_jobs(
-        JobOrder(
+        JobAction(
             action="give_blocks_back",
             among=Job.objects.filter(state=JobState.PARKED),
             their_state="parked",

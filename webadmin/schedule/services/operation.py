@@ -16,6 +16,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from webadmin.base.access.services import record_audit
+from webadmin.base.actions.action import ActionContext
 from webadmin.schedule.command_log import CommandTime, move_head, read_time, take_head, write_command
 from webadmin.schedule.hindrances import unclaimable_jobs
 from webadmin.schedule.models import Command, Job, LogHead
@@ -27,15 +28,6 @@ from webadmin.schedule.register import JobFilter
 JOBS_PER_COMMAND = 200
 """How many jobs one command changes, which bounds how long the head is locked."""
 TARGET_MAX = 250
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """The actor and the reason of an action; a dry run only returns what would change."""
-
-    actor: str
-    why: str = ""
-    is_dry_run: bool = False
 
 
 QUEUE_IS_FULL = "the queue is full: raise its limit, or wait"
@@ -84,7 +76,7 @@ class Operation:
     index: int = 0
     writes: dict[str, FinishedWrite] = field(default_factory=dict)
 
-    def write(self, action: str, order: Order, *, target: str = "", detail: dict[str, Any]) -> int:
+    def write(self, action: str, order: ActionContext, *, target: str = "", detail: dict[str, Any]) -> int:
         """Write the log entry and the audit entry; call it before any change."""
         about = {"action": action, "why": order.why[:WHY_MAX]} | detail
         self.index = write_command(kind=Command.Kind.OPERATE, actor=order.actor, time=self.time, change_set=about)
@@ -121,7 +113,7 @@ Chosen = tuple[list[Job], list[tuple[str, str]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobOrder:
+class JobAction:
     """An action on many jobs. ``among`` are the jobs to which it can apply, described by ``their_state``.
 
     ``choose`` receives a batch and how many more jobs the queue limit allows, and returns which of them to change;
@@ -136,7 +128,7 @@ class JobOrder:
     detail: dict[str, Any] = field(default_factory=dict)
 
 
-def change_jobs(orders: JobOrder, wanted: JobFilter, order: Order) -> OperationOutcome:
+def change_jobs(orders: JobAction, wanted: JobFilter, order: ActionContext) -> OperationOutcome:
     """Run an action on all jobs that match, in batches of one command each. Raises FilterEmpty."""
     jobs = wanted.apply(orders.among).order_by("id")
     changed: list[str] = []

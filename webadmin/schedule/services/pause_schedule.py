@@ -12,6 +12,7 @@ from engine.schedule.errors import ScopeRefused
 from engine.schedule.limits import Scope, ScopeKind, check_scope
 from engine.schedule.model import JobState
 from engine.schedule.pauses import PauseMode
+from webadmin.base.actions.action import ActionContext
 from webadmin.schedule.command_log import CommandTime, read_time
 from webadmin.schedule.errors import DurationRefused
 from webadmin.schedule.known_names import check_lane, scope_notes
@@ -20,7 +21,7 @@ from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import WHY_MAX, Pause
 from webadmin.schedule.pauses import pauses_in_force
 from webadmin.schedule.services.change_limit import DURATION_SECONDS_MAX
-from webadmin.schedule.services.operation import Order, operation
+from webadmin.schedule.services.operation import operation
 
 EndOfPause = tuple[int, int] | tuple[None, None]
 """When a pause ends, in command time and in wall time."""
@@ -61,7 +62,7 @@ class PauseOutcome:
 
 
 def pause(
-    *, scope: Scope, order: Order, mode: PauseMode = PauseMode.PAUSE, for_seconds: int | None = None
+    *, scope: Scope, order: ActionContext, mode: PauseMode = PauseMode.PAUSE, for_seconds: int | None = None
 ) -> PauseOutcome:
     """Pause or drain a scope until it is resumed, or for ``for_seconds``. Raises ScopeRefused, DurationRefused."""
     _check(scope)
@@ -93,7 +94,7 @@ def pause(
     return _outcome(scope, mode, end, order, index)
 
 
-def resume(*, scope: Scope, order: Order) -> PauseOutcome:
+def resume(*, scope: Scope, order: ActionContext) -> PauseOutcome:
     """Resume a scope. A wider pause that covers it stays in force. Raises ScopeRefused."""
     _check(scope)
     if order.is_dry_run:
@@ -126,7 +127,9 @@ def _end(scope: Scope, now_ms: int, actor: str) -> None:
     lasting.update(ended_at_ms=now_ms, ended_by=actor)
 
 
-def _outcome(scope: Scope, mode: PauseMode | None, end: EndOfPause, order: Order, index: int | None) -> PauseOutcome:
+def _outcome(
+    scope: Scope, mode: PauseMode | None, end: EndOfPause, order: ActionContext, index: int | None
+) -> PauseOutcome:
     place = {} if scope.kind is ScopeKind.GLOBAL else {scope.kind.value: scope.value}
     now_ms = read_time().now_ms
     return PauseOutcome(

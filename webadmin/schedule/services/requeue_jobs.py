@@ -16,6 +16,7 @@ from django.db.models.functions import Least
 from engine.schedule.model import JobState, ParkedKind
 from engine.schedule.priority import FAILURE_DELAY_MAX_MS, FAILURE_DELAY_MS
 from engine.schedule.progress import count_words
+from webadmin.base.actions.action import ActionContext
 from webadmin.schedule.lanes import by_lane, lane_of
 from webadmin.schedule.models import Attempt, Job
 from webadmin.schedule.operation_models import WHY_MAX, JobPin
@@ -23,23 +24,22 @@ from webadmin.schedule.register import BAD_OUTCOMES, JobFilter, is_kind
 from webadmin.schedule.services.operation import (
     QUEUE_IS_FULL,
     Chosen,
-    JobOrder,
+    JobAction,
     Operation,
     OperationOutcome,
-    Order,
     change_jobs,
 )
 
 
 def requeue(
-    wanted: JobFilter, *, order: Order, newer_build_only: bool = False, keep_failures: bool = False
+    wanted: JobFilter, *, order: ActionContext, newer_build_only: bool = False, keep_failures: bool = False
 ) -> OperationOutcome:
     """Requeue parked jobs, with their failures reset unless ``keep_failures``.
 
     ``newer_build_only`` pins them to workers of newer builds than all on which they have failed. Raises FilterEmpty.
     """
     outcome = change_jobs(
-        JobOrder(
+        JobAction(
             action="requeue",
             among=Job.objects.filter(state=JobState.PARKED),
             their_state="parked",
@@ -87,7 +87,12 @@ def _choose(jobs: list[Job], room: int) -> Chosen:
 
 
 def put_back(
-    run: Operation, jobs: list[Job], *, order: Order, newer_build_only: bool = False, keep_failures: bool = False
+    run: Operation,
+    jobs: list[Job],
+    *,
+    order: ActionContext,
+    newer_build_only: bool = False,
+    keep_failures: bool = False,
 ) -> None:
     """Requeue these parked jobs, inside an operation that has written its entry."""
     columns = {} if keep_failures else failures_forgotten()

@@ -8,23 +8,17 @@ from __future__ import annotations
 from functools import partial
 
 from engine.schedule.model import LIVE_STATES, AttemptOutcome, JobState, ParkedKind
+from webadmin.base.actions.action import ActionContext
 from webadmin.schedule.models import Attempt, Job
 from webadmin.schedule.register import JobFilter
-from webadmin.schedule.services.operation import (
-    JobOrder,
-    Operation,
-    OperationOutcome,
-    Order,
-    all_of_them,
-    change_jobs,
-)
+from webadmin.schedule.services.operation import JobAction, Operation, OperationOutcome, all_of_them, change_jobs
 
 
-def cancel(wanted: JobFilter, *, order: Order) -> OperationOutcome:
+def cancel(wanted: JobFilter, *, order: ActionContext) -> OperationOutcome:
     """Park scheduled jobs as deferred, even if a worker holds them. Raises FilterEmpty."""
     reason = (f"set aside by {order.actor}" + (f": {order.why}" if order.why else ""))[:500]
     return change_jobs(
-        JobOrder(
+        JobAction(
             action="cancel",
             among=Job.objects.filter(state__in=LIVE_STATES),
             their_state="scheduled",

@@ -9,12 +9,13 @@ from typing import Any
 
 from engine.schedule.isolation import RecentSources
 from engine.schedule.model import JobState, ParkedKind
+from webadmin.base.actions.action import ActionContext
 from webadmin.schedule.isolation_stops import RECENT_MS, FoundBad, open_stop, recent_sources
 from webadmin.schedule.lanes import lane_of
 from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import WHY_MAX, IsolationStop
 from webadmin.schedule.register import NAMES_MAX, JobFilter, is_kind
-from webadmin.schedule.services.operation import QUEUE_IS_FULL, OperationOutcome, Order, operation
+from webadmin.schedule.services.operation import QUEUE_IS_FULL, OperationOutcome, operation
 from webadmin.schedule.services.requeue_jobs import requeue
 from webadmin.schedule.wall_times import wall_times
 
@@ -52,7 +53,7 @@ class DecisionOutcome:
         }
 
 
-def brake(lane: str, place: str, found: Sequence[FoundBad], order: Order) -> str:
+def brake(lane: str, place: str, found: Sequence[FoundBad], order: ActionContext) -> str:
     """Return why bad sources of a place may not be quarantined now, "" if they may.
 
     Stop quarantine there if ``found``, the sources to be quarantined, are too many beside those of the last hour.
@@ -67,7 +68,7 @@ def brake(lane: str, place: str, found: Sequence[FoundBad], order: Order) -> str
     return str(sources)
 
 
-def stop_isolation(lane: str, place: str, sources: RecentSources, order: Order) -> IsolationStop:
+def stop_isolation(lane: str, place: str, sources: RecentSources, order: ActionContext) -> IsolationStop:
     """Stop quarantine in a place until an operator decides; return the open stop if there is one already."""
     with operation() as run:
         if (stop := open_stop(lane, place)) is not None:
@@ -85,7 +86,9 @@ def stop_isolation(lane: str, place: str, sources: RecentSources, order: Order) 
         )
 
 
-def decide_isolation(lane: str, place: str, decision: IsolationStop.Decision, *, order: Order) -> DecisionOutcome:
+def decide_isolation(
+    lane: str, place: str, decision: IsolationStop.Decision, *, order: ActionContext
+) -> DecisionOutcome:
     """End the stop of a place.
 
     ``RETRY`` requeues its evicted jobs and releases sources that were quarantined in the hour before the stop;
@@ -124,7 +127,7 @@ def decide_isolation(lane: str, place: str, decision: IsolationStop.Decision, *,
     )
 
 
-def _retry(stop: IsolationStop, order: Order) -> list[OperationOutcome]:
+def _retry(stop: IsolationStop, order: ActionContext) -> list[OperationOutcome]:
     lane, at_ms = lane_of(stop.lane), stop.at_ms
     if lane.keeps_wall_time:
         at_ms = wall_times([stop.command_index]).of(stop.at_ms, stop.command_index)
@@ -135,7 +138,7 @@ def _retry(stop: IsolationStop, order: Order) -> list[OperationOutcome]:
     return [*requeued, *lane.let_in(stop.place, at_ms - RECENT_MS, order)]
 
 
-def _end(stop: IsolationStop, decision: IsolationStop.Decision, order: Order) -> tuple[int, ...]:
+def _end(stop: IsolationStop, decision: IsolationStop.Decision, order: ActionContext) -> tuple[int, ...]:
     with operation() as run:
         lasting = IsolationStop.objects.filter(id=stop.id, ended_at_ms=None)
         if not lasting.exists():

@@ -8,8 +8,8 @@ from tasks.lanes.profiles.retention import apply_retention, rewrite_masked
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import Service
 from webadmin.base.access.models import AuditEntry
-from webadmin.lanes.profiles.services.delete_requests import DeleteOrder, request_deletion
-from webadmin.schedule.services.operation import Order
+from webadmin.base.actions.action import ActionContext
+from webadmin.lanes.profiles.services.delete_requests import DeletionTarget, request_deletion
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -27,7 +27,7 @@ def test_old_data_goes_by_itself_and_twice_is_harmless(real_service: Service) ->
 
 def test_deleted_data_is_rewritten_by_itself(real_service: Service) -> None:
     real_service.add(block_meta(ulid(real_service.clock.now_ms), tenant="acme", level=3))
-    request_deletion(DeleteOrder(tenant="acme"), order=Order(actor="test"))
+    request_deletion(DeletionTarget(tenant="acme"), order=ActionContext(actor="test"))
     rewrite_masked()
     assert real_service.states() == {"dropped": 1}
 

@@ -11,11 +11,11 @@ import pytest
 from django.db import connection
 
 from tests.webadmin.service import Service
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.tables.errors import TableExists
 from webadmin.lanes.tables.models import DataSource
 from webadmin.lanes.tables.services import sources
 from webadmin.lanes.tables.services.sources import NewTable, create_table
-from webadmin.schedule.services.operation import Order
 
 
 def test_of_two_tables_that_overlap_and_are_created_at_once_one_is_refused(
@@ -30,7 +30,7 @@ def test_of_two_tables_that_overlap_and_are_created_at_once_one_is_refused(
             tenant="acme", name=place.replace("/", "-"), url=f"{tmp_path.as_uri()}/{place}", time_column="ts"
         )
         try:
-            create_table(new, order=Order(actor="test", why="a test"))
+            create_table(new, order=ActionContext(actor="test", why="a test"))
         except TableExists as error:
             return str(error)
         finally:

@@ -10,6 +10,7 @@ from engine.formats.ranges.model import Entry
 from engine.formats.ranges.object_entry import ObjectEntry
 from engine.lanes.catalog.diff import Change
 from engine.lanes.catalog.plan.branch import BranchRecord, BranchUpdate, Refusal, base_version_of
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.catalog.models import Commit, Repository
 from webadmin.lanes.catalog.places import reader_of, reader_over
 from webadmin.lanes.catalog.services.branches import create_branch, find_branch
@@ -26,9 +27,8 @@ from webadmin.lanes.catalog.services.repositories import NewRepository, create_r
 from webadmin.lanes.catalog.services.staged_rows import metarange_of_commit
 from webadmin.lanes.catalog.services.write_objects import delete_entry, put_entry
 from webadmin.lanes.catalog.states import Why
-from webadmin.schedule.services.operation import Order
 
-ORDER = Order(actor="tester", why="a test")
+ORDER = ActionContext(actor="tester", why="a test")
 SAID = NewCommit(committer="tester", message="m", metadata={"k": "v"})
 
 

@@ -108,7 +108,7 @@ def test_a_deleted_repository_is_listed_and_restored(compactor: Compactor) -> No
     delete_repository(second, order=ORDER)
     assert {row["id"] for row in told("status", "--tenant", "acme")["deleted_repositories"]} == {first.pk, second.pk}
     assert f"acme/repo (id {first.pk}): Deleted" in run("status")
-    with pytest.raises(CommandError, match=f"choose with --id one of .*{first.pk}"):
+    with pytest.raises(CommandError, match=f"choose by id one of .*{first.pk}"):
         run("restore", *WHERE)
     wanted = ("restore", *WHERE, "--id", str(first.pk))
     assert "can be restored" in run(*wanted, "--dry-run")

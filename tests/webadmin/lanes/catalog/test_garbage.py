@@ -17,6 +17,7 @@ from tests.processes import wait_until
 from tests.webadmin.lanes.catalog.compactor import Compactor
 from tests.webadmin.lanes.catalog.short import ORDER, Catalog, new_catalog
 from webadmin.base.access.models import AuditEntry
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.catalog.api.errors import RequestRefused
 from webadmin.lanes.catalog.api.issued_names import check_issued, new_name
 from webadmin.lanes.catalog.compaction_policies import NUMBERS
@@ -57,7 +58,6 @@ from webadmin.lanes.catalog.states import CompactionState, Why
 from webadmin.schedule.errors import LogBehind
 from webadmin.schedule.log_position import LogPosition
 from webadmin.schedule.models import Command
-from webadmin.schedule.services.operation import Order
 
 DAYS = 86_400
 GRACE = 3600
@@ -255,7 +255,7 @@ def test_objects_go_when_no_commit_no_snapshot_and_no_staged_row_names_them(comp
     upload(catalog, "never-linked")
     assert collect(compactor, seconds=DAYS).objects_condemned == 0, "it may still be linked"
     age(catalog, compactor.service.clock.now_ms, 3 * DAYS)
-    preview = collect_garbage(catalog.repository, order=Order(actor="tester", is_dry_run=True))
+    preview = collect_garbage(catalog.repository, order=ActionContext(actor="tester", is_dry_run=True))
     assert (preview.objects_seen, preview.objects_condemned, preview.objects_deleted) == (5, 1, 0)
     assert (Collection.objects.count(), CondemnedObject.objects.count()) == (1, 0), "a look leaves nothing"
     done = collect(compactor)
@@ -263,7 +263,7 @@ def test_objects_go_when_no_commit_no_snapshot_and_no_staged_row_names_them(comp
     compactor.service.clock.advance(GRACE)
     assert collect(compactor).objects_deleted == 0
     compactor.service.clock.advance(1)
-    preview = collect_garbage(catalog.repository, order=Order(actor="tester", is_dry_run=True))
+    preview = collect_garbage(catalog.repository, order=ActionContext(actor="tester", is_dry_run=True))
     assert [name.rpartition("/")[2] for name in preview.names] == ["never-linked"]
     assert collect(compactor).objects_deleted == preview.objects_deleted == 1
     assert not CondemnedObject.objects.exists()
@@ -455,7 +455,7 @@ def test_a_deleted_repository_is_restored_as_it_was(compactor: Compactor) -> Non
     collect_all()
     with pytest.raises(CatalogRefused, match="is deleted"):
         collect_garbage(catalog.repository)
-    restore_repository(catalog.repository, order=Order(actor="tester", is_dry_run=True))
+    restore_repository(catalog.repository, order=ActionContext(actor="tester", is_dry_run=True))
     with pytest.raises(RepositoryMissing):
         find_repository("acme", "repo")
     restore_repository(catalog.repository, order=ORDER)
@@ -474,7 +474,7 @@ def test_a_name_that_is_taken_by_now_is_not_restored(compactor: Compactor, is_dr
     delete_repository(compactor.catalog.repository, order=ORDER)
     again = new_catalog()
     with pytest.raises(RepositoryExists, match="delete that one first"):
-        restore_repository(compactor.catalog.repository, order=Order(actor="tester", is_dry_run=is_dry_run))
+        restore_repository(compactor.catalog.repository, order=ActionContext(actor="tester", is_dry_run=is_dry_run))
     delete_repository(again.repository, order=ORDER)
     restore_repository(compactor.catalog.repository, order=ORDER)
 
@@ -485,7 +485,7 @@ def test_what_is_being_deleted_is_not_restored(compactor: Compactor) -> None:
     assert not begin_removal(compactor.catalog.repository)
     compactor.service.clock.advance(WEEK)
     assert begin_removal(compactor.catalog.repository)
-    for order in (ORDER, Order(actor="tester", is_dry_run=True)):
+    for order in (ORDER, ActionContext(actor="tester", is_dry_run=True)):
         with pytest.raises(RepositoryMissing, match="being deleted already"):
             restore_repository(compactor.catalog.repository, order=order)
     assert collect_all().deleted > 0

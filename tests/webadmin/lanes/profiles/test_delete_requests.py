@@ -15,13 +15,14 @@ from engine.lanes.profiles.jobs import DeleteMask, ProfileMergeSpec
 from tests.block_factory import block_meta, merged, ulid
 from tests.webadmin.service import REASON, Service, check_invariants
 from webadmin.base.access.models import AuditEntry
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.deletion_queries import request_progress
 from webadmin.lanes.profiles.errors import InvalidRule, TenantBusy
 from webadmin.lanes.profiles.masks import mask_of, read_masks, reading_masks
 from webadmin.lanes.profiles.models import Block, Dataset, DeleteRequest, DeletionCertificate, Tombstone
 from webadmin.lanes.profiles.queries import IndexQuery, find_blocks, find_labels
 from webadmin.lanes.profiles.services.delete_objects import confirm_deleted
-from webadmin.lanes.profiles.services.delete_requests import DeleteOrder, request_deletion
+from webadmin.lanes.profiles.services.delete_requests import DeletionTarget, request_deletion
 from webadmin.lanes.profiles.services.retention_rules import place_hold
 from webadmin.lanes.profiles.services.rewrite_masked import rewrite_masked
 from webadmin.lanes.profiles.states import LIVE_STATES
@@ -30,15 +31,14 @@ from webadmin.schedule.command_log import advance_clock
 from webadmin.schedule.models import Attempt, Command, Job, LogHead
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.give_blocks_back import give_blocks_back
-from webadmin.schedule.services.operation import Order
 
-ORDER = Order(actor="test", why="the customer asked")
-PREVIEW = Order(actor="test", is_dry_run=True)
+ORDER = ActionContext(actor="test", why="the customer asked")
+PREVIEW = ActionContext(actor="test", is_dry_run=True)
 BOTH = (("acme", "web"), ("beta", "web"))
 
 
 def delete(tenant: str = "acme", **fields: object) -> DeleteRequest:
-    outcome = request_deletion(DeleteOrder(tenant=tenant, **fields), order=ORDER)
+    outcome = request_deletion(DeletionTarget(tenant=tenant, **fields), order=ORDER)
     return DeleteRequest.objects.select_related("tenant").get(id=outcome.request_id)
 
 
@@ -272,7 +272,7 @@ def test_an_import_brings_deleted_data_back_only_hidden(service: Service) -> Non
 def test_a_dry_run_counts_blocks_and_changes_nothing(service: Service) -> None:
     service.add_segments(3, datasets=BOTH)
     before = service.dump()
-    outcome = request_deletion(DeleteOrder(tenant="acme"), order=PREVIEW)
+    outcome = request_deletion(DeletionTarget(tenant="acme"), order=PREVIEW)
     assert (outcome.blocks, outcome.datasets, outcome.request_id) == (3, 3, None)
     assert service.dump() == before
     assert not DeleteRequest.objects.exists()
@@ -327,7 +327,7 @@ def test_a_hold_and_a_request_exclude_each_other(service: Service) -> None:
 def test_impossible_requests_are_refused(service: Service, fields: dict[str, object]) -> None:
     service.add_segments(1)
     with pytest.raises(InvalidRule):
-        request_deletion(DeleteOrder(**({"tenant": "acme"} | fields)), order=ORDER)
+        request_deletion(DeletionTarget(**({"tenant": "acme"} | fields)), order=ORDER)
     assert not DeleteRequest.objects.exists()
 
 

@@ -20,23 +20,23 @@ from engine.lanes.profiles.merge.masks import masks_on
 from engine.storage import ObjectStore, open_store
 from tests.block_factory import merged
 from tests.webadmin.service import FakeWorker, Service, check_invariants
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.masks import read_masks, reading_masks
 from webadmin.lanes.profiles.models import Block, Dataset, DeleteRequest, Tombstone
 from webadmin.lanes.profiles.services import delete_tombstoned_objects
-from webadmin.lanes.profiles.services.delete_requests import DeleteOrder, request_deletion
+from webadmin.lanes.profiles.services.delete_requests import DeletionTarget, request_deletion
 from webadmin.lanes.profiles.services.retain import apply_retention
 from webadmin.lanes.profiles.services.retention_rules import set_retention
 from webadmin.lanes.profiles.services.rewrite_masked import rewrite_masked
 from webadmin.lanes.profiles.states import LIVE_STATES
 from webadmin.schedule.models import Limits
-from webadmin.schedule.services.operation import Order
 
 TENANTS = ("acme", "beta", "core")
 STEPS = 30
 DELAY_SECONDS = 60
 DAY_MS = 24 * 3600 * 1000
-ORDER = Order(actor="test")
+ORDER = ActionContext(actor="test")
 
 Contribution = tuple[str, str]
 """A segment and a tenant: that tenant's data in it."""
@@ -102,7 +102,7 @@ class History:
     def delete(self) -> None:
         tenant = self.chance.choice(TENANTS)
         if Dataset.objects.filter(tenant__name=tenant).exists():
-            request_deletion(DeleteOrder(tenant=tenant), order=ORDER)
+            request_deletion(DeletionTarget(tenant=tenant), order=ORDER)
             self.visible = {each for each in self.visible if each[1] != tenant}
 
     def grow_old(self) -> None:

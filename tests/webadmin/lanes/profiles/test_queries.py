@@ -16,6 +16,7 @@ from engine.formats.profile_block.selectors import parse_selector
 from tests.block_factory import block_meta, segment_ids, ulid
 from tests.webadmin.service import Service, rolled_back
 from webadmin.base.access.services import issue_worker_credential
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles import queries
 from webadmin.lanes.profiles.api import query_messages
 from webadmin.lanes.profiles.errors import InvalidIndexQuery
@@ -29,8 +30,7 @@ from webadmin.lanes.profiles.queries import (
     tenant_services,
     tenant_statistics,
 )
-from webadmin.lanes.profiles.services.delete_requests import DeleteOrder, request_deletion
-from webadmin.schedule.services.operation import Order
+from webadmin.lanes.profiles.services.delete_requests import DeletionTarget, request_deletion
 
 FAR_MS = 1 << 45
 ADDRESS = "/api/v1/blocks/query"
@@ -147,7 +147,7 @@ def test_services_of_a_tenant_with_live_data_and_their_times(service: Service) -
 def test_a_service_that_a_delete_request_hides_whole_is_not_named(service: Service) -> None:
     now = service.clock.now_ms
     service.add(block_meta(ulid(now, 1), datasets=[("acme", "api"), ("acme", "web")]))
-    request_deletion(DeleteOrder(tenant="acme", service="api"), order=Order(actor="test", why="gone"))
+    request_deletion(DeletionTarget(tenant="acme", service="api"), order=ActionContext(actor="test", why="gone"))
     assert [found.name for found in tenant_services("acme")] == ["web"]
 
 

@@ -25,15 +25,15 @@ from tests.webadmin.lanes.profiles.test_queries import FAR_MS, post, query, read
 from tests.webadmin.lanes.profiles.test_retention import ORDER, keep, old_block
 from tests.webadmin.service import Service, rolled_back
 from webadmin.base.access.services import issue_worker_credential
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles import queries
 from webadmin.lanes.profiles.errors import IndexMoved, InvalidIndexQuery
 from webadmin.lanes.profiles.models import Block, LabelSets, Tombstone
 from webadmin.lanes.profiles.queries import BlockFound, BlockPage, DatasetFound, IndexQuery, find_blocks, find_page
 from webadmin.lanes.profiles.services.delete_objects import confirm_deleted
-from webadmin.lanes.profiles.services.delete_requests import DeleteOrder, request_deletion
+from webadmin.lanes.profiles.services.delete_requests import DeletionTarget, request_deletion
 from webadmin.lanes.profiles.services.retain import apply_retention
 from webadmin.schedule.models import Command, PositionMark
-from webadmin.schedule.services.operation import Order
 
 Found = dict[tuple[str, int], DatasetFound]
 
@@ -86,7 +86,7 @@ def test_pages_together_are_the_answer(
         for number, (end, rows) in enumerate(blocks):
             service.add(block_meta(ulid(now + end, number), datasets=rows))
         if hidden and any(tenant == "acme" for _, rows in blocks for tenant, _ in rows):
-            request_deletion(DeleteOrder(tenant="acme", service="w"), order=Order(actor="test", why="gone"))
+            request_deletion(DeletionTarget(tenant="acme", service="w"), order=ActionContext(actor="test", why="gone"))
         selector = f'{{service_name=~"{"|".join(sorted(services))}"}}' if services else ""
         asked = query("acme", "beta", selector=selector, labels=("service_name",))
         assert joined(pages(asked, size)) == datasets(*find_blocks(asked))
@@ -146,9 +146,9 @@ def test_a_deleted_object_moves_the_index(service: Service) -> None:
 
 def test_a_delete_request_moves_the_index_of_its_tenant(service: Service) -> None:
     asked, cursor = first_page(service)
-    request_deletion(DeleteOrder(tenant="beta"), order=Order(actor="test", why="gone"))
+    request_deletion(DeletionTarget(tenant="beta"), order=ActionContext(actor="test", why="gone"))
     assert list(pages(asked, 5, cursor))
-    request_deletion(DeleteOrder(tenant="acme", service="web"), order=Order(actor="test", why="gone"))
+    request_deletion(DeletionTarget(tenant="acme", service="web"), order=ActionContext(actor="test", why="gone"))
     with pytest.raises(IndexMoved):
         list(pages(asked, 5, cursor))
 
@@ -236,7 +236,7 @@ def test_pages_over_http(service: Service) -> None:
     refused = post(bearer, body | {"cursor": 7})
     assert (refused.status_code, refused.json()["code"]) == (400, "invalid_query")
     assert post(reader_of_beta(), body | {"cursor": first["next"]}).json()["code"] == "invalid_query"
-    request_deletion(DeleteOrder(tenant="acme", service="web"), order=Order(actor="test", why="gone"))
+    request_deletion(DeletionTarget(tenant="acme", service="web"), order=ActionContext(actor="test", why="gone"))
     moved = post(bearer, body | {"cursor": first["next"], "datasets_max": 4})
     assert (moved.status_code, moved.json()["code"]) == (409, "index_moved")
 
@@ -286,7 +286,7 @@ def test_spark_reads_all_pages_and_begins_again_when_the_index_moved(
     assert len(paged.cursors) == 3
 
     def hide() -> None:
-        request_deletion(DeleteOrder(tenant="acme", service="api"), order=Order(actor="test", why="gone"))
+        request_deletion(DeletionTarget(tenant="acme", service="api"), order=ActionContext(actor="test", why="gone"))
 
     moved = ServiceTransport(hide, at=1)
     found = look_through(moved, bearer)

@@ -212,13 +212,13 @@ def test_a_log_that_wrote_the_records_itself_stays_where_it_is(service: Service,
 
 
 def test_what_was_dropped_does_not_come_back(service: Service, tmp_path: Path) -> None:
+    from webadmin.base.actions.action import ActionContext
     from webadmin.lanes.profiles.services.retain import apply_retention
-    from webadmin.schedule.services.operation import Order
 
     store = open_store(str(tmp_path))
     old = put(store, block_meta(ulid(service.clock.now_ms - 40 * 86_400_000), tenant="acme", level=3))
     assert service.add(old, any_age=True).accepted
-    apply_retention(order=Order(actor="test"))
+    apply_retention(order=ActionContext(actor="test"))
     record_lineage(store=store)
     forget_everything()
     outcome = rebuild_index(store=store, actor="test")

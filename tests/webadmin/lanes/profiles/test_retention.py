@@ -18,6 +18,7 @@ from engine.storage import open_store
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import FakeWorker, Service, check_invariants
 from webadmin.base.access.models import AuditEntry
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.errors import InvalidRule
 from webadmin.lanes.profiles.models import Block, Dataset, LegalHold, RetentionRule, Tombstone
 from webadmin.lanes.profiles.services import delete_tombstoned_objects
@@ -25,11 +26,10 @@ from webadmin.lanes.profiles.services.retain import apply_retention
 from webadmin.lanes.profiles.services.retention_rules import lift_hold, place_hold, set_retention
 from webadmin.schedule.explain import explain_name
 from webadmin.schedule.models import Command, Job, Limits
-from webadmin.schedule.services.operation import Order
 
 HOUR_MS = 3600 * 1000
-ORDER = Order(actor="test", why="because")
-PREVIEW = Order(actor="test", is_dry_run=True)
+ORDER = ActionContext(actor="test", why="because")
+PREVIEW = ActionContext(actor="test", is_dry_run=True)
 
 
 def keep(days: int, tenant: str = "") -> None:

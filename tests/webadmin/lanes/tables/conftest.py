@@ -14,6 +14,7 @@ from engine.storage import ObjectStore, open_store
 from tests.webadmin.lanes.tables.fake_node import FakeNode
 from tests.webadmin.lanes.tables.parquet_files import day
 from tests.webadmin.service import Service
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.tables.models import Chunk, DataSource, Segment
 from webadmin.lanes.tables.services.publish_manifest import publish_manifest
 from webadmin.lanes.tables.services.read_files import OfferedFile
@@ -23,9 +24,8 @@ from webadmin.lanes.tables.services.take_files import Taken, take_files
 from webadmin.lanes.tables.states import RegistrationMode, SegmentState, TaskState
 from webadmin.lanes.tables.task_models import Task
 from webadmin.schedule.models import Job, LogHead
-from webadmin.schedule.services.operation import Order
 
-ORDER = Order(actor="test", why="a test")
+ORDER = ActionContext(actor="test", why="a test")
 
 
 @pytest.fixture

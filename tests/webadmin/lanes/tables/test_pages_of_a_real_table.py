@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from engine.lanes.tables.plan.granularity import DAY_MS
-from tests.webadmin.admin.test_admin_orders import give
+from tests.webadmin.admin.test_admin_actions import give
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.lanes.tables.conftest import World
 from tests.webadmin.lanes.tables.parquet_files import day, put_hours, put_rows

@@ -65,7 +65,8 @@ def test_orders_about_chunks_are_given_listed_and_taken_back(caller: Caller, lak
     stretch = WHY | {"start_ms": day(0) + 1, "end_ms": day(2)}
     caller.post(f"{TABLE}/segments", WHY | {"files": [{"path": path} for path in put_hours(lake, 0)]})
     dry = caller.post(f"{TABLE}/orders", stretch | {"kind": "never", "dry_run": True}).json()
-    assert dry == {"dry_run": True, "start_ms": day(0), "end_ms": day(2), "chunks": 2}
+    counts = {"chunks": 2, "segments": 0, "bytes": 0}
+    assert dry == counts | {"dry_run": True, "table": "acme/events", "start_ms": day(0), "end_ms": day(2)}
     assert caller.send("get", f"{TABLE}/orders").json() == {"orders": []}
     caller.post(f"{TABLE}/orders", stretch | {"kind": "never"})
     [given] = caller.send("get", f"{TABLE}/orders?state=in_force&start_ms={day(1)}").json()["orders"]
@@ -113,7 +114,7 @@ def test_what_failed_is_tried_again_and_what_was_repaired_comes_in(caller: Calle
         ("orders", {"start_ms": 0, "end_ms": 1}, "invalid_message"),
         ("orders", {"kind": "never", "start_ms": day(1), "end_ms": day(0)}, "interval_refused"),
         ("orders", {"kind": "never", "start_ms": day(-40_000), "end_ms": day(0)}, "interval_refused"),
-        ("orders/end", {"kind": None, "start_ms": 0, "end_ms": 1}, "invalid_message"),
+        ("orders/end", {"kind": "sometimes", "start_ms": 0, "end_ms": 1}, "invalid_message"),
         ("retry", {"start_ms": "0", "end_ms": 1}, "invalid_message"),
         ("bad-files/release", {"paths": "all"}, "invalid_message"),
         ("bad-files/release", {"paths": [7]}, "invalid_message"),

@@ -9,11 +9,11 @@ import pytest
 from engine.storage import ObjectStore, open_store
 from tests.webadmin.lanes.tsdb.fake_bucket import FakeNode
 from tests.webadmin.service import Service
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.tsdb.models import Bucket
 from webadmin.lanes.tsdb.services.buckets import adopt_bucket
-from webadmin.schedule.services.operation import Order
 
-ORDER = Order(actor="test", why="a test")
+ORDER = ActionContext(actor="test", why="a test")
 
 
 @pytest.fixture

@@ -10,20 +10,20 @@ import pytest
 from engine.protocol.messages import FailureReason
 from engine.schedule.model import JobState
 from tests.webadmin.service import REASON, Service, check_invariants
+from webadmin.base.actions.action import ActionContext
 from webadmin.schedule.models import Job
-from webadmin.schedule.services.operation import Order
 
 FAILURES_MAX = 3
-ORDER = Order(actor="operator", why="it was the disk")
+ORDER = ActionContext(actor="operator", why="it was the disk")
 
 
 @pytest.fixture
-def order() -> Order:
+def order() -> ActionContext:
     return ORDER
 
 
 @pytest.fixture
-def dry() -> Order:
+def dry() -> ActionContext:
     return replace(ORDER, is_dry_run=True)
 
 

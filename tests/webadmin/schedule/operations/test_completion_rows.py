@@ -10,11 +10,11 @@ from engine.lanes.profiles.jobs import ProfileMergeResult, ProfileMergeSpec
 from engine.schedule.model import AttemptOutcome, JobState
 from tests.block_factory import block_meta, merged, ulid
 from tests.webadmin.service import FakeWorker, Service
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block, BlockLineage, Tombstone
 from webadmin.schedule.models import Attempt, Job, Limits
 from webadmin.schedule.register import JobFilter, parked_jobs
-from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.requeue_jobs import requeue
 
 EMPTY = ProfileMergeResult(sources=(), blocks=())
@@ -61,7 +61,7 @@ def test_a_success_with_an_empty_result_is_refused(service: Service, keeps_sourc
 
 
 @pytest.mark.row("R5")
-def test_jobs_with_unreadable_sources_are_parked_and_can_be_requeued(service: Service, order: Order) -> None:
+def test_jobs_with_unreadable_sources_are_parked_and_can_be_requeued(service: Service, order: ActionContext) -> None:
     worker, spec = lease(service)
     for _ in range(4):
         worker.poll(worker.success(spec.job, EMPTY), capacity=0)

@@ -13,6 +13,7 @@ from engine.storage import open_store
 from engine.storage.model import ObjectStore
 from tests.webadmin.service import REASON, FakeWorker, Service
 from webadmin.base.access.models import AuditEntry
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.quarantine_models import Quarantine
 from webadmin.lanes.profiles.services.isolate_jobs import isolate
@@ -25,7 +26,6 @@ from webadmin.schedule.models import Attempt, Job, Limits
 from webadmin.schedule.operation_models import JobSplit
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.give_blocks_back import give_blocks_back
-from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.requeue_jobs import requeue
 
 ROUNDS_MAX = 60
@@ -197,14 +197,16 @@ def test_isolating_twice_changes_nothing_the_second_time(service: Service, store
     assert service.dump() == before
 
 
-def test_a_dry_run_lists_jobs_to_split(service: Service, store: ObjectStore, evicted, dry: Order) -> None:
+def test_a_dry_run_lists_jobs_to_split(service: Service, store: ObjectStore, evicted, dry: ActionContext) -> None:
     job = evicted()
     before = service.dump()
     assert isolate(store=store, order=dry).split == [job.name]
     assert service.dump() == before
 
 
-def test_what_an_operator_set_aside_is_left_alone(service: Service, store: ObjectStore, evicted, order: Order) -> None:
+def test_what_an_operator_set_aside_is_left_alone(
+    service: Service, store: ObjectStore, evicted, order: ActionContext
+) -> None:
     job = evicted()
     Job.objects.filter(id=job.id).update(parked_kind=ParkedKind.DEFERRED)
     assert isolate(store=store).split == []
@@ -227,7 +229,7 @@ def quarantined(service: Service, store: ObjectStore) -> str:
     return ids[7]
 
 
-def test_a_released_block_is_tried_alone_and_merged(service: Service, quarantined: str, order: Order) -> None:
+def test_a_released_block_is_tried_alone_and_merged(service: Service, quarantined: str, order: ActionContext) -> None:
     outcome = release([quarantined], order=order)
     assert outcome.changed == (quarantined,)
     worker = service.worker()
@@ -241,7 +243,7 @@ def test_a_released_block_is_tried_alone_and_merged(service: Service, quarantine
 
 
 def test_a_released_block_that_is_still_bad_needs_two_new_failures(
-    service: Service, store: ObjectStore, quarantined: str, order: Order
+    service: Service, store: ObjectStore, quarantined: str, order: ActionContext
 ) -> None:
     release([quarantined], order=order)
     assert isolate(store=store).quarantined == []
@@ -252,7 +254,7 @@ def test_a_released_block_that_is_still_bad_needs_two_new_failures(
 
 
 def test_a_block_released_for_a_newer_build_stays_away_from_the_old(
-    service: Service, quarantined: str, order: Order
+    service: Service, quarantined: str, order: ActionContext
 ) -> None:
     release(everything=True, order=order, newer_build_only=True)
     old, new = service.worker(), service.worker()
@@ -261,7 +263,7 @@ def test_a_block_released_for_a_newer_build_stays_away_from_the_old(
 
 
 def test_releasing_twice_or_the_unknown_changes_nothing(
-    service: Service, quarantined: str, order: Order, dry: Order
+    service: Service, quarantined: str, order: ActionContext, dry: ActionContext
 ) -> None:
     preview = release([quarantined, "nothing"], order=dry)
     first = release([quarantined, "nothing"], order=order)
@@ -272,7 +274,7 @@ def test_releasing_twice_or_the_unknown_changes_nothing(
     assert service.dump() == before
 
 
-def test_only_a_release_lets_a_block_out(service: Service, quarantined: str, order: Order) -> None:
+def test_only_a_release_lets_a_block_out(service: Service, quarantined: str, order: ActionContext) -> None:
     for act in (requeue, give_blocks_back):
         outcome = act(JobFilter(everything=True), order=order)
         assert [why for _, why in outcome.left] == ["it is quarantined: release it"]
@@ -298,7 +300,7 @@ def test_what_left_a_parked_job_meanwhile_stops_no_other(service: Service, store
     outcome = isolate(store=store)
     assert outcome.split == [other.name]
     assert outcome.waiting == [(emptied.name, "it has no blocks left: return its blocks to their queues to end it")]
-    give_blocks_back(JobFilter(names=(emptied.name,)), order=Order(actor="operator"))
+    give_blocks_back(JobFilter(names=(emptied.name,)), order=ActionContext(actor="operator"))
     emptied.refresh_from_db()
     assert emptied.state == JobState.DISSOLVED
 
@@ -316,7 +318,7 @@ def test_a_job_that_changes_while_it_is_judged_is_left_for_the_next_round(
 
 def test_a_quarantined_block_that_retention_takes_is_held_no_more(service: Service, quarantined: str) -> None:
     service.clock.advance(40 * 24 * 3600)
-    apply_retention(order=Order(actor="test"))
+    apply_retention(order=ActionContext(actor="test"))
     row = Quarantine.objects.select_related("block").get()
     assert (row.block.ulid, row.block.state, row.released_by) == (quarantined, "dropped", "control:retention")
 

@@ -18,6 +18,7 @@ from tests.webadmin.probes import probe
 from tests.webadmin.schedule.operations.test_isolation import put_all, reason, settle, work
 from tests.webadmin.service import FakeWorker, Service
 from webadmin.base.access.services import issue_worker_credential
+from webadmin.base.actions.action import ActionContext
 from webadmin.console.pages import front_page
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.quarantine_models import Quarantine
@@ -28,7 +29,7 @@ from webadmin.schedule.isolation_stops import open_stop
 from webadmin.schedule.models import Limits
 from webadmin.schedule.operation_models import IsolationStop
 from webadmin.schedule.register import JobFilter, parked_jobs
-from webadmin.schedule.services.operation import QUEUE_IS_FULL, OperationOutcome, Order
+from webadmin.schedule.services.operation import QUEUE_IS_FULL, OperationOutcome
 from webadmin.schedule.services.requeue_jobs import requeue
 from webadmin.schedule.services.stop_isolation import decide_isolation, stop_isolation
 
@@ -91,7 +92,7 @@ def test_the_stop_outlasts_the_hour_in_which_blocks_are_counted(
 
 
 def test_a_stopped_quarantine_is_shown_everywhere_and_ends_by_one_decision(
-    service: Service, store: ObjectStore, bad: Collection[str], order: Order, rf
+    service: Service, store: ObjectStore, bad: Collection[str], order: ActionContext, rf
 ) -> None:
     count_log()
     answer = probe("/progressz")
@@ -108,7 +109,7 @@ def test_a_stopped_quarantine_is_shown_everywhere_and_ends_by_one_decision(
 
 
 def test_blocks_that_arrive_after_the_decision_are_counted_again(
-    service: Service, store: ObjectStore, bad: Collection[str], order: Order
+    service: Service, store: ObjectStore, bad: Collection[str], order: ActionContext
 ) -> None:
     decide_isolation(KIND, "", QUARANTINE, order=order)
     settle(service, store, service.worker(), bad)
@@ -120,7 +121,7 @@ def test_blocks_that_arrive_after_the_decision_are_counted_again(
 
 
 def test_one_decision_tries_every_block_again_on_a_repaired_store(
-    service: Service, store: ObjectStore, bad: Collection[str], order: Order, dry: Order
+    service: Service, store: ObjectStore, bad: Collection[str], order: ActionContext, dry: ActionContext
 ) -> None:
     waiting = {job.name for job in parked_jobs()}
     preview = decide_isolation(KIND, "", RETRY, order=dry)
@@ -134,7 +135,7 @@ def test_one_decision_tries_every_block_again_on_a_repaired_store(
 
 
 def test_a_store_that_is_still_bad_stops_isolation_again(
-    service: Service, store: ObjectStore, bad: Collection[str], order: Order
+    service: Service, store: ObjectStore, bad: Collection[str], order: ActionContext
 ) -> None:
     decide_isolation(KIND, "", RETRY, order=order)
     pass_hours(service)
@@ -166,7 +167,7 @@ def test_many_missing_objects_of_one_job_are_not_set_aside_in_one_go(
 
 
 def test_missing_objects_that_an_operator_gave_up_stop_nothing_again(
-    service: Service, store: ObjectStore, order: Order
+    service: Service, store: ObjectStore, order: ActionContext
 ) -> None:
     ids = service.add_segments(20)
     put_all(store, without=ids[:12])
@@ -178,7 +179,7 @@ def test_missing_objects_that_an_operator_gave_up_stop_nothing_again(
 
 
 def test_a_decision_releases_in_as_many_commands_as_it_takes(
-    service: Service, store: ObjectStore, order: Order, monkeypatch: pytest.MonkeyPatch
+    service: Service, store: ObjectStore, order: ActionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settle(service, store, service.worker(), add_damaged(service, damaged=[3, 13, 33]))
     assert len(quarantined()) == 3
@@ -190,7 +191,7 @@ def test_a_decision_releases_in_as_many_commands_as_it_takes(
 
 
 def test_a_retry_for_which_the_queue_has_no_room_keeps_the_stop(
-    service: Service, store: ObjectStore, bad: Collection[str], order: Order
+    service: Service, store: ObjectStore, bad: Collection[str], order: ActionContext
 ) -> None:
     waiting = parked_jobs().count()
     Limits.objects.update(queue_max=1)
@@ -207,14 +208,14 @@ def test_a_retry_for_which_the_queue_has_no_room_keeps_the_stop(
 
 
 def test_a_retry_that_was_broken_off_is_given_again(
-    service: Service, store: ObjectStore, bad: Collection[str], order: Order, monkeypatch: pytest.MonkeyPatch
+    service: Service, store: ObjectStore, bad: Collection[str], order: ActionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In batches of one job each: the second one fails."""
     waiting = parked_jobs(JobFilter(kind=ParkedKind.EVICTED)).count()
     assert waiting > 1
     given: list[JobFilter] = []
 
-    def requeue_once(wanted: JobFilter, *, order: Order) -> OperationOutcome:
+    def requeue_once(wanted: JobFilter, *, order: ActionContext) -> OperationOutcome:
         if given:
             raise OperationalError("gone")
         given.append(wanted)
@@ -233,7 +234,7 @@ def test_a_retry_that_was_broken_off_is_given_again(
     assert parked_jobs(JobFilter(kind=ParkedKind.EVICTED)).count() == 0
 
 
-def test_a_dry_run_stops_nothing(service: Service, store: ObjectStore, dry: Order) -> None:
+def test_a_dry_run_stops_nothing(service: Service, store: ObjectStore, dry: ActionContext) -> None:
     ids = service.add_segments(20)
     put_all(store, without=ids)
     lose(service, service.worker(), ids)

@@ -17,13 +17,13 @@ from tests.webadmin.schedule.operations.test_operations_api import Operator
 from tests.webadmin.schedule.test_fair_polls import add_level_one
 from tests.webadmin.service import Service, check_invariants
 from webadmin.base.access.models import AuditEntry
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
 from webadmin.lanes.profiles.services.change_level_policy import change_level_policy
 from webadmin.schedule.models import Command
-from webadmin.schedule.services.operation import Order
 
-ORDER = Order(actor="user:jo", why="test")
-DRY = Order(actor="user:jo", why="test", is_dry_run=True)
+ORDER = ActionContext(actor="user:jo", why="test")
+DRY = ActionContext(actor="user:jo", why="test", is_dry_run=True)
 DEFAULTS = {0: (20, 36), 1: (10, 720), 2: (10, 10_800)}
 
 

@@ -13,13 +13,13 @@ from engine.schedule.limits import EVERYTHING, LimitName, Scope, ScopeKind
 from engine.schedule.model import JobState
 from tests.webadmin.service import REASON, Service
 from webadmin.base.access.models import AuditEntry
+from webadmin.base.actions.action import ActionContext
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.errors import DurationRefused
 from webadmin.schedule.models import Command, Job
 from webadmin.schedule.operation_models import LimitChange
 from webadmin.schedule.queries import effective_limits, limits_now
 from webadmin.schedule.services.change_limit import LimitOutcome, change_limit, limit_in_force
-from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause
 
 FAILURES = LimitName.FAILURES_MAX
@@ -29,7 +29,7 @@ LEASE_SECONDS = 15
 
 
 @pytest.fixture
-def set_limit(service: Service, order: Order) -> Callable[..., LimitOutcome]:
+def set_limit(service: Service, order: ActionContext) -> Callable[..., LimitOutcome]:
     def set_(value: int | None, scope: Scope = EVERYTHING, name: LimitName = FAILURES, **options: int) -> LimitOutcome:
         return change_limit(name=name, scope=scope, value=value, order=order, **options)
 
@@ -161,7 +161,7 @@ def test_setting_the_same_value_again_changes_nothing(service: Service, set_limi
     assert LimitChange.objects.count() == 1
 
 
-def test_a_dry_run_shows_the_values_and_what_follows(service: Service, evicted, dry: Order, set_limit) -> None:
+def test_a_dry_run_shows_the_values_and_what_follows(service: Service, evicted, dry: ActionContext, set_limit) -> None:
     evicted()
     before = service.dump()
     outcome = change_limit(name=FAILURES, scope=EVERYTHING, value=10, order=dry, for_seconds=HOUR)
@@ -198,7 +198,7 @@ def test_a_queue_limit_below_what_is_scheduled_is_explained(service: Service, se
     ],
 )
 def test_an_impossible_limit_is_refused(
-    service: Service, order: Order, name: LimitName, scope: Scope, value: int
+    service: Service, order: ActionContext, name: LimitName, scope: Scope, value: int
 ) -> None:
     before = service.dump()
     with pytest.raises(LimitRefused):
@@ -209,7 +209,7 @@ def test_an_impossible_limit_is_refused(
 @pytest.mark.parametrize(
     "scope", [Scope(ScopeKind.GLOBAL, "x"), Scope(ScopeKind.JOB, ""), Scope(ScopeKind.LANE, "a\0")]
 )
-def test_a_scope_of_nothing_is_refused(service: Service, order: Order, scope: Scope) -> None:
+def test_a_scope_of_nothing_is_refused(service: Service, order: ActionContext, scope: Scope) -> None:
     with pytest.raises(ScopeRefused):
         change_limit(name=FAILURES, scope=scope, value=1, order=order)
 
@@ -221,14 +221,16 @@ def test_a_limit_lasts_some_time_and_not_for_ever(service: Service, set_limit, s
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_a_lane_that_there_is_not_is_refused(service: Service, order: Order, dry_run: bool) -> None:
+def test_a_lane_that_there_is_not_is_refused(service: Service, order: ActionContext, dry_run: bool) -> None:
     lane, given = Scope(ScopeKind.LANE, "nosuch"), replace(order, is_dry_run=dry_run)
     for act in (partial(change_limit, name=LimitName.RUNNING_MAX, value=1), pause):
         with pytest.raises(ScopeRefused, match="no lane 'nosuch': name one of catalog, profiles, tables, tsdb"):
             act(scope=lane, order=given)
 
 
-def test_an_unknown_tenant_or_job_is_accepted_with_a_note(service: Service, order: Order, dry: Order) -> None:
+def test_an_unknown_tenant_or_job_is_accepted_with_a_note(
+    service: Service, order: ActionContext, dry: ActionContext
+) -> None:
     for given in (dry, order):
         for act in (partial(change_limit, name=FAILURES, value=1), pause):
             [note] = act(scope=Scope(ScopeKind.TENANT, "acmee"), order=given).notes

@@ -9,11 +9,11 @@ from engine.schedule.limits import EVERYTHING, Scope, ScopeKind
 from engine.schedule.pauses import PausedScope, PauseMode
 from tests.webadmin.service import Service
 from webadmin.base.access.models import AuditEntry
+from webadmin.base.actions.action import ActionContext
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import Pause
 from webadmin.schedule.pauses import paused_scopes
-from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause, resume
 
 SEGMENTS = Scope(ScopeKind.TENANT, "")
@@ -24,7 +24,7 @@ OTHERS = [Scope(ScopeKind.TENANT, "acme"), Scope(ScopeKind.LANE, "tsdb"), Scope(
 @pytest.mark.parametrize("scope", COVERING, ids=str)
 @pytest.mark.parametrize("mode", list(PauseMode))
 def test_nothing_is_planned_in_a_paused_or_draining_scope(
-    service: Service, order: Order, scope: Scope, mode: PauseMode
+    service: Service, order: ActionContext, scope: Scope, mode: PauseMode
 ) -> None:
     service.add_segments(20)
     pause(scope=scope, mode=mode, order=order)
@@ -36,14 +36,16 @@ def test_nothing_is_planned_in_a_paused_or_draining_scope(
 
 
 @pytest.mark.parametrize("scope", OTHERS, ids=str)
-def test_work_outside_the_scope_is_assigned(service: Service, order: Order, scope: Scope) -> None:
+def test_work_outside_the_scope_is_assigned(service: Service, order: ActionContext, scope: Scope) -> None:
     pause(scope=scope, order=order)
     service.add_segments(20)
     assert len(service.worker().take()) == 1
 
 
 @pytest.mark.parametrize("scope", COVERING, ids=str)
-def test_a_pause_leaves_waiting_jobs_and_a_drain_finishes_them(service: Service, order: Order, scope: Scope) -> None:
+def test_a_pause_leaves_waiting_jobs_and_a_drain_finishes_them(
+    service: Service, order: ActionContext, scope: Scope
+) -> None:
     service.add_segments(20)
     worker = service.worker()
     [spec] = worker.take()
@@ -55,7 +57,7 @@ def test_a_pause_leaves_waiting_jobs_and_a_drain_finishes_them(service: Service,
     assert [spec.job for spec in worker.take()] == [Job.objects.get().name]
 
 
-def test_running_jobs_renew_and_complete_during_a_pause(service: Service, order: Order) -> None:
+def test_running_jobs_renew_and_complete_during_a_pause(service: Service, order: ActionContext) -> None:
     service.add_segments(20)
     worker = service.worker()
     [spec] = worker.take()
@@ -65,7 +67,7 @@ def test_running_jobs_renew_and_complete_during_a_pause(service: Service, order:
     assert service.states() == {"replaced": 20, "queued": 1}
 
 
-def test_a_pause_for_some_seconds_ends_by_itself(service: Service, order: Order) -> None:
+def test_a_pause_for_some_seconds_ends_by_itself(service: Service, order: ActionContext) -> None:
     service.add_segments(20)
     outcome = pause(scope=EVERYTHING, order=order, for_seconds=30)
     assert paused_scopes(outcome.valid_until_ms - 1) == (PausedScope(ScopeKind.GLOBAL),)
@@ -78,7 +80,7 @@ def test_a_pause_for_some_seconds_ends_by_itself(service: Service, order: Order)
     assert Job.objects.count() == 1
 
 
-def test_a_pause_that_has_run_out_can_be_given_again(service: Service, order: Order) -> None:
+def test_a_pause_that_has_run_out_can_be_given_again(service: Service, order: ActionContext) -> None:
     pause(scope=EVERYTHING, order=order, for_seconds=5)
     service.clock.advance(6)
     service.add_segments(1)
@@ -87,7 +89,7 @@ def test_a_pause_that_has_run_out_can_be_given_again(service: Service, order: Or
     assert Pause.objects.count() == 2
 
 
-def test_pausing_and_resuming_twice_changes_nothing(service: Service, order: Order) -> None:
+def test_pausing_and_resuming_twice_changes_nothing(service: Service, order: ActionContext) -> None:
     assert pause(scope=EVERYTHING, order=order).command_index is not None
     before = service.dump()
     assert pause(scope=EVERYTHING, order=order).command_index is None
@@ -99,14 +101,14 @@ def test_pausing_and_resuming_twice_changes_nothing(service: Service, order: Ord
     assert list(AuditEntry.objects.order_by("id").values_list("action", flat=True)) == ["pause", "resume"]
 
 
-def test_a_dry_run_counts_queued_blocks_and_pauses_nothing(service: Service, dry: Order) -> None:
+def test_a_dry_run_counts_queued_blocks_and_pauses_nothing(service: Service, dry: ActionContext) -> None:
     service.add_segments(7)
     assert pause(scope=SEGMENTS, order=dry).queued_blocks == 7
     assert paused_scopes() == ()
     assert not Pause.objects.exists()
 
 
-def test_a_single_job_is_not_paused(service: Service, order: Order) -> None:
+def test_a_single_job_is_not_paused(service: Service, order: ActionContext) -> None:
     with pytest.raises(ScopeRefused):
         pause(scope=Scope(ScopeKind.JOB, "j"), order=order)
     with pytest.raises(ScopeRefused):

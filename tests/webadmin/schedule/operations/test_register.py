@@ -13,6 +13,7 @@ from engine.schedule.model import AttemptOutcome, JobState, ParkedKind
 from engine.schedule.priority import FAILURE_DELAY_MS
 from tests.webadmin.service import REASON, Service
 from webadmin.base.access.models import AuditEntry
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.models import Block
 from webadmin.schedule.errors import FilterEmpty, NotFound
 from webadmin.schedule.models import Attempt, Command, Job, LogHead
@@ -21,7 +22,6 @@ from webadmin.schedule.register import JobFilter, count_by_error_class, parked_j
 from webadmin.schedule.services.adjust_jobs import pin, reset_failures, unpin
 from webadmin.schedule.services.change_limit import change_limit
 from webadmin.schedule.services.give_blocks_back import give_blocks_back
-from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.requeue_jobs import requeue
 from webadmin.schedule.services.set_aside_jobs import cancel
 
@@ -39,14 +39,16 @@ def test_an_evicted_job_is_in_the_register_with_its_blocks_and_its_last_error(se
 
 
 @pytest.mark.row("invariant-13")
-def test_every_parked_job_is_in_the_register_and_can_be_requeued(service: Service, evicted, order: Order) -> None:
+def test_every_parked_job_is_in_the_register_and_can_be_requeued(
+    service: Service, evicted, order: ActionContext
+) -> None:
     names = {evicted(shard=shard).name for shard in (1, 2, 3)}
     assert {row.name for row in parked_jobs()} == names
     assert set(requeue(ALL, order=order).changed) == names
     assert not parked_jobs().exists()
 
 
-def test_a_requeued_job_is_merged_as_if_nothing_had_been(service: Service, evicted, order: Order) -> None:
+def test_a_requeued_job_is_merged_as_if_nothing_had_been(service: Service, evicted, order: ActionContext) -> None:
     job = evicted()
     requeue(JobFilter(names=(job.name,)), order=order)
     before_ms = job.priority_ms
@@ -59,7 +61,7 @@ def test_a_requeued_job_is_merged_as_if_nothing_had_been(service: Service, evict
     assert service.states() == {"replaced": 20, "queued": 1}
 
 
-def test_requeueing_twice_changes_nothing_the_second_time(service: Service, evicted, order: Order) -> None:
+def test_requeueing_twice_changes_nothing_the_second_time(service: Service, evicted, order: ActionContext) -> None:
     job = evicted()
     wanted = JobFilter(names=(job.name,))
     requeue(wanted, order=order)
@@ -78,14 +80,16 @@ def test_requeueing_twice_changes_nothing_the_second_time(service: Service, evic
         JobFilter(shard=2, kind=ParkedKind.EVICTED),
     ],
 )
-def test_a_filter_requeues_only_what_it_fits(service: Service, evicted, order: Order, wanted: JobFilter) -> None:
+def test_a_filter_requeues_only_what_it_fits(
+    service: Service, evicted, order: ActionContext, wanted: JobFilter
+) -> None:
     evicted(shard=1, reason=REASON)
     job = evicted(shard=2, reason=OTHER)
     assert requeue(wanted, order=order).changed == (job.name,)
     assert count_by_error_class(parked_jobs()) == {"ChecksumMismatch": 1}
 
 
-def test_an_expired_lease_is_an_error_class_too(service: Service, order: Order) -> None:
+def test_an_expired_lease_is_an_error_class_too(service: Service, order: ActionContext) -> None:
     service.add_segments(20)
     worker = service.worker()
     for _ in range(4):
@@ -98,7 +102,7 @@ def test_an_expired_lease_is_an_error_class_too(service: Service, order: Order) 
     assert len(requeue(JobFilter(error_class="LeaseExpired"), order=order).changed) == 1
 
 
-def test_an_empty_filter_is_refused(service: Service, evicted, order: Order) -> None:
+def test_an_empty_filter_is_refused(service: Service, evicted, order: ActionContext) -> None:
     evicted()
     for act in (requeue, cancel, give_blocks_back, reset_failures, unpin):
         with pytest.raises(FilterEmpty):
@@ -107,7 +111,9 @@ def test_an_empty_filter_is_refused(service: Service, evicted, order: Order) -> 
 
 
 @pytest.mark.parametrize("act", [requeue, give_blocks_back, reset_failures])
-def test_a_dry_run_names_the_same_jobs_and_changes_nothing(service: Service, evicted, order: Order, act) -> None:
+def test_a_dry_run_names_the_same_jobs_and_changes_nothing(
+    service: Service, evicted, order: ActionContext, act
+) -> None:
     evicted(shard=1)
     evicted(shard=2)
     before, audited = service.dump(), AuditEntry.objects.count()
@@ -118,7 +124,7 @@ def test_a_dry_run_names_the_same_jobs_and_changes_nothing(service: Service, evi
     assert len(real.changed) == 2
 
 
-def test_one_order_is_one_command_and_one_audit_entry(service: Service, evicted, order: Order) -> None:
+def test_one_order_is_one_command_and_one_audit_entry(service: Service, evicted, order: ActionContext) -> None:
     evicted(shard=1)
     evicted(shard=2)
     outcome = requeue(ALL, order=order)
@@ -130,7 +136,7 @@ def test_one_order_is_one_command_and_one_audit_entry(service: Service, evicted,
 
 
 def test_many_jobs_are_changed_in_several_commands(
-    service: Service, evicted, order: Order, monkeypatch: pytest.MonkeyPatch
+    service: Service, evicted, order: ActionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("webadmin.schedule.services.operation.JOBS_PER_COMMAND", 2)
     for shard in range(1, 4):
@@ -140,7 +146,9 @@ def test_many_jobs_are_changed_in_several_commands(
 
 
 @pytest.mark.row("invariant-11")
-def test_requeueing_never_overfills_the_queue(service: Service, evicted, order: Order, dry: Order) -> None:
+def test_requeueing_never_overfills_the_queue(
+    service: Service, evicted, order: ActionContext, dry: ActionContext
+) -> None:
     jobs = [evicted(shard=shard) for shard in (1, 2, 3)]
     change_limit(name=LimitName.QUEUE_MAX, scope=EVERYTHING, value=2, order=order)
     preview = requeue(ALL, order=dry)
@@ -150,7 +158,7 @@ def test_requeueing_never_overfills_the_queue(service: Service, evicted, order: 
 
 
 def test_on_a_newer_build_only_the_build_that_failed_gets_the_job_no_more(
-    service: Service, evicted, order: Order
+    service: Service, evicted, order: ActionContext
 ) -> None:
     job = evicted()
     requeue(ALL, order=order, newer_build_only=True)
@@ -161,7 +169,7 @@ def test_on_a_newer_build_only_the_build_that_failed_gets_the_job_no_more(
 
 
 def test_a_build_that_is_older_than_the_one_that_failed_is_not_a_newer_one(
-    service: Service, evicted, order: Order
+    service: Service, evicted, order: ActionContext
 ) -> None:
     job = evicted()
     Attempt.objects.filter(job=job).update(build="0.9.0")
@@ -174,7 +182,9 @@ def test_a_build_that_is_older_than_the_one_that_failed_is_not_a_newer_one(
     assert [spec.job for spec in worker.take()] == [job.name]
 
 
-def test_requeueing_without_that_wish_opens_the_job_to_every_build(service: Service, evicted, order: Order) -> None:
+def test_requeueing_without_that_wish_opens_the_job_to_every_build(
+    service: Service, evicted, order: ActionContext
+) -> None:
     job = evicted()
     requeue(ALL, order=order, newer_build_only=True)
     cancel(JobFilter(names=(job.name,)), order=order)
@@ -182,7 +192,7 @@ def test_requeueing_without_that_wish_opens_the_job_to_every_build(service: Serv
     assert [spec.job for spec in service.worker().take()] == [job.name]
 
 
-def test_a_cancelled_job_is_parked_with_its_blocks_and_its_worker_stops(service: Service, order: Order) -> None:
+def test_a_cancelled_job_is_parked_with_its_blocks_and_its_worker_stops(service: Service, order: ActionContext) -> None:
     service.add_segments(20)
     worker = service.worker()
     [spec] = worker.take()
@@ -199,7 +209,7 @@ def test_a_cancelled_job_is_parked_with_its_blocks_and_its_worker_stops(service:
     assert (service.states(), job.failures) == ({"owned": 20}, 0)
 
 
-def test_a_requeued_deferred_job_is_the_same_job_without_a_failure(service: Service, order: Order) -> None:
+def test_a_requeued_deferred_job_is_the_same_job_without_a_failure(service: Service, order: ActionContext) -> None:
     service.add_segments(20)
     worker = service.worker()
     [spec] = worker.take()
@@ -210,7 +220,7 @@ def test_a_requeued_deferred_job_is_the_same_job_without_a_failure(service: Serv
     assert again.fence != spec.fence
 
 
-def test_blocks_given_back_are_planned_anew(service: Service, evicted, order: Order) -> None:
+def test_blocks_given_back_are_planned_anew(service: Service, evicted, order: ActionContext) -> None:
     job = evicted(count=5)
     outcome = give_blocks_back(ALL, order=order)
     job.refresh_from_db()
@@ -221,7 +231,7 @@ def test_blocks_given_back_are_planned_anew(service: Service, evicted, order: Or
     assert Job.objects.filter(name=job.name).count() == 2, "the same blocks make a job of the same name"
 
 
-def test_a_late_success_of_a_dissolved_job_is_ignored(service: Service, order: Order) -> None:
+def test_a_late_success_of_a_dissolved_job_is_ignored(service: Service, order: ActionContext) -> None:
     service.add_segments(20)
     worker = service.worker()
     [spec] = worker.take()
@@ -235,7 +245,7 @@ def test_a_late_success_of_a_dissolved_job_is_ignored(service: Service, order: O
     assert Job.objects.get(state=JobState.LEASED).token == again.fence
 
 
-def test_only_the_pinned_worker_gets_a_pinned_job(service: Service, evicted, order: Order) -> None:
+def test_only_the_pinned_worker_gets_a_pinned_job(service: Service, evicted, order: ActionContext) -> None:
     job = evicted()
     chosen, other = service.worker("chosen"), service.worker("other")
     chosen.poll(capacity=0)
@@ -247,13 +257,13 @@ def test_only_the_pinned_worker_gets_a_pinned_job(service: Service, evicted, ord
     assert not JobPin.objects.exists()
 
 
-def test_jobs_cannot_be_pinned_to_an_unknown_worker(service: Service, evicted, order: Order) -> None:
+def test_jobs_cannot_be_pinned_to_an_unknown_worker(service: Service, evicted, order: ActionContext) -> None:
     evicted()
     with pytest.raises(NotFound):
         pin(ALL, worker="nobody", order=order)
 
 
-def test_failures_are_reset_without_moving_the_job(service: Service, evicted, order: Order) -> None:
+def test_failures_are_reset_without_moving_the_job(service: Service, evicted, order: ActionContext) -> None:
     job = evicted()
     reset_failures(JobFilter(names=(job.name,)), order=order)
     job.refresh_from_db()
@@ -261,7 +271,7 @@ def test_failures_are_reset_without_moving_the_job(service: Service, evicted, or
 
 
 def test_requeueing_with_its_failures_leaves_a_job_one_run_at_the_limit(
-    service: Service, evicted, order: Order
+    service: Service, evicted, order: ActionContext
 ) -> None:
     job = evicted()
     requeue(ALL, order=order, keep_failures=True)
@@ -272,6 +282,6 @@ def test_requeueing_with_its_failures_leaves_a_job_one_run_at_the_limit(
     assert Attempt.objects.count() == 5
 
 
-def test_a_parked_jobs_blocks_stay_live(service: Service, evicted: Callable[..., Job], order: Order) -> None:
+def test_a_parked_jobs_blocks_stay_live(service: Service, evicted: Callable[..., Job], order: ActionContext) -> None:
     evicted()
     assert Block.objects.live().count() == 20

@@ -13,9 +13,9 @@ from engine.protocol.messages import FailureReason
 from engine.schedule.model import JobState
 from tests.webadmin.service import Service
 from webadmin.base.access.models import AuditEntry
+from webadmin.base.actions.action import ActionContext
 from webadmin.schedule.models import Job
 from webadmin.schedule.register import JobFilter
-from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.set_aside_jobs import cancel
 
 OTHER = FailureReason(error_class="Truncated", message="ends early")
@@ -57,12 +57,12 @@ def test_a_dry_run_shows_the_table_and_changes_nothing(service: Service, evicted
     assert "1 would be requeued (1 ChecksumMismatch), 0 left" in text
 
 
-def test_deferred_jobs_are_selected_by_name_or_option(service: Service, order: Order) -> None:
+def test_deferred_jobs_are_selected_by_name_or_option(service: Service, order: ActionContext) -> None:
     service.add_segments(20)
     service.worker().take()
     cancel(JobFilter(everything=True), order=order)
     assert answer("--all")["changed"] == []
-    assert len(answer("--all", "--deferred")["changed"]) == 1
+    assert len(answer("--all", "--kind", "deferred")["changed"]) == 1
 
 
 def test_an_unknown_job_is_an_error_with_exit_code_1(service: Service, capsys: pytest.CaptureFixture[str]) -> None:

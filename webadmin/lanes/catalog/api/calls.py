@@ -13,6 +13,7 @@ from django.http import HttpRequest
 
 from engine.formats.ranges.model import KEY_BYTES_MAX, key_of
 from engine.protocol.fields import Fields
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.catalog.api.access_keys import AccessKey
 from webadmin.lanes.catalog.api.answers import PAGE_MAX
 from webadmin.lanes.catalog.api.browsers import check_json
@@ -20,7 +21,6 @@ from webadmin.lanes.catalog.api.errors import NotServed, RequestRefused
 from webadmin.lanes.catalog.api.request_bodies import body_of, json_of, told_length
 from webadmin.lanes.catalog.models import Repository
 from webadmin.lanes.catalog.services.repositories import find_repository
-from webadmin.schedule.services.operation import Order
 
 AMOUNT = 100
 QUERY_FIELDS_MAX = 50
@@ -51,9 +51,9 @@ class Call:
         self.repository: Repository
 
     @property
-    def order(self) -> Order:
+    def order(self) -> ActionContext:
         """Return the actor and the reason for the audit log."""
-        return Order(actor=self.key.actor, why=f"{self.operation} with an access key")
+        return ActionContext(actor=self.key.actor, why=f"{self.operation} with an access key")
 
     def find_repository(self) -> None:
         """Load the repository of the address before any other check; one of another tenant is reported as missing."""

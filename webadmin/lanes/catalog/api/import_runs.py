@@ -15,13 +15,13 @@ from django.db import connections, transaction
 from django.db.models import F
 
 from engine.core.errors import LithifyError
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.lanes.catalog.api.errors import ImportCancelled, ImportEnded, ImportMissing, ImportsBusy
 from webadmin.lanes.catalog.api.models import ERROR_MAX, ImportRun, ImportState
 from webadmin.lanes.catalog.models import Repository
 from webadmin.lanes.catalog.services.commits import NewCommit
 from webadmin.lanes.catalog.services.import_objects import ImportSource, import_objects
-from webadmin.schedule.services.operation import Order
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Wanted:
     branch: str
     sources: Sequence[ImportSource]
     commit: NewCommit
-    order: Order
+    order: ActionContext
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import IntegrityError, transaction
 
 from webadmin.base.access.services import record_audit
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database.dialect import clock_ms, locked
 from webadmin.lanes.catalog.errors import BranchExists, BranchMissing, BranchRefused
 from webadmin.lanes.catalog.models import Branch, Repository, Tag
@@ -15,7 +16,6 @@ from webadmin.lanes.catalog.services.pages import page_by_name
 from webadmin.lanes.catalog.services.records import drop_record, first_record
 from webadmin.lanes.catalog.services.refs import commit_at
 from webadmin.lanes.catalog.services.repositories import check_writable
-from webadmin.schedule.services.operation import Order
 
 
 def find_branch(repository: Repository, name: str) -> Branch:
@@ -42,7 +42,7 @@ def list_branches(
 
 
 def create_branch(
-    repository: Repository, name: str, source_ref: str, *, order: Order, is_hidden: bool = False
+    repository: Repository, name: str, source_ref: str, *, order: ActionContext, is_hidden: bool = False
 ) -> Branch:
     """Create a branch at a commit; of a source branch only the committed state is used.
 
@@ -71,7 +71,7 @@ def create_branch(
     return branch
 
 
-def delete_branch(repository: Repository, name: str, *, order: Order) -> None:
+def delete_branch(repository: Repository, name: str, *, order: ActionContext) -> None:
     """Delete a branch with its staged entries; its commits stay. Raises BranchMissing, BranchRefused."""
     check_writable(repository)
     if name == repository.default_branch:
@@ -85,6 +85,6 @@ def delete_branch(repository: Repository, name: str, *, order: Order) -> None:
         _audit(repository, "catalog_delete_branch", branch, order)
 
 
-def _audit(repository: Repository, action: str, branch: Branch, order: Order) -> None:
+def _audit(repository: Repository, action: str, branch: Branch, order: ActionContext) -> None:
     detail = {"branch": branch.name, "head": branch.head, "why": order.why}
     record_audit(actor=order.actor, action=action, target=str(repository), detail=detail)

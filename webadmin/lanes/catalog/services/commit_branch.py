@@ -17,6 +17,7 @@ from engine.lanes.catalog.plan.branch import (
     publish_snapshot,
 )
 from engine.storage import ObjectNotFound
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.catalog.errors import BranchBusy, BranchMissing, FilesCondemned, NothingToCommit
 from webadmin.lanes.catalog.models import Build, Commit, Repository
 from webadmin.lanes.catalog.places import files_of, metarange_of, reader_of, reader_over
@@ -29,12 +30,11 @@ from webadmin.lanes.catalog.services.publish import publish_new_commit
 from webadmin.lanes.catalog.services.records import change_record, read_record, seal_branch
 from webadmin.lanes.catalog.services.staged_rows import base_of, basis_layer
 from webadmin.lanes.catalog.states import Why
-from webadmin.schedule.services.operation import Order
 
 TRIES = 10
 
 
-def commit_branch(repository: Repository, branch_name: str, new: NewCommit, *, order: Order) -> Commit:
+def commit_branch(repository: Repository, branch_name: str, new: NewCommit, *, order: ActionContext) -> Commit:
     """Commit all acknowledged writes; concurrent writes are either included or stay staged.
 
     Raises BranchMissing, CommitRefused, BranchProtected, RepositoryReadOnly, NothingToCommit, BranchBusy, BadObject.
@@ -64,7 +64,7 @@ def build_state(repository: Repository, basis: BaseVersion) -> Metarange:
 
 
 def _try_once(
-    repository: Repository, record: BranchRecord, build: Build, new: NewCommit, order: Order
+    repository: Repository, record: BranchRecord, build: Build, new: NewCommit, order: ActionContext
 ) -> Commit | None:
     """Return the commit, None if a concurrent change won."""
     basis = base_version_of(record)

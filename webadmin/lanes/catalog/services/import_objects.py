@@ -17,12 +17,12 @@ from engine.formats.ranges.object_entry import ObjectEntry
 from engine.storage import ObjectInfo, ObjectNotFound, ObjectStore
 from webadmin.base.access.store_places import lock_places, store_in_folder
 from webadmin.base.access.tenant_places import place_of_tenant
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.catalog.errors import ImportRefused
 from webadmin.lanes.catalog.models import Commit, ImportedPlace, Repository
 from webadmin.lanes.catalog.object_places import key_in_tenants_folder, tenants_store, url_in
 from webadmin.lanes.catalog.services.commits import NewCommit
 from webadmin.lanes.catalog.services.move_heads import import_entries
-from webadmin.schedule.services.operation import Order
 
 SOURCES_MAX = 1000
 TOLD_EVERY = 1000
@@ -48,7 +48,7 @@ def import_objects(
     sources: Sequence[ImportSource],
     new: NewCommit,
     *,
-    order: Order,
+    order: ActionContext,
     progress: Callable[[int], None] = lambda taken: None,
 ) -> Commit:
     """List the sources and commit their objects. An exception of ``progress`` stops the import without effect.
@@ -66,7 +66,7 @@ def _import(
     keys: Sequence[str],
     sources: Sequence[ImportSource],
     new: NewCommit,
-    order: Order,
+    order: ActionContext,
     progress: Callable[[int], None],
 ) -> Commit:
     store = tenants_store(repository)

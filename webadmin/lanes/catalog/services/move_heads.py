@@ -16,6 +16,7 @@ from engine.lanes.catalog.state_reader import StateReader
 from engine.lanes.catalog.three_way import Side, cherry_pick_state, import_rows, merge_states, revert_state
 from engine.storage import ObjectNotFound
 from webadmin.base.access.services import record_audit
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.catalog.errors import (
     BranchBusy,
     BranchMissing,
@@ -38,7 +39,6 @@ from webadmin.lanes.catalog.services.records import change_record, read_record, 
 from webadmin.lanes.catalog.services.refs import commit_at
 from webadmin.lanes.catalog.services.repositories import check_writable
 from webadmin.lanes.catalog.states import Why
-from webadmin.schedule.services.operation import Order
 
 TRIES = 10
 
@@ -54,7 +54,7 @@ def merge_into(
     *,
     strategy: Side | None = None,
     is_squashed: bool = False,
-    order: Order,
+    order: ActionContext,
 ) -> Commit:
     """Merge a commit into a branch. ``is_squashed``: the source is not a parent of the result.
 
@@ -80,7 +80,7 @@ def revert_commit(
     new: NewCommit,
     *,
     parent_number: int | None = None,
-    order: Order,
+    order: ActionContext,
 ) -> Commit:
     """Revert the changes of a commit against its parent (of a merge: parent ``parent_number``, from 1) on a branch.
 
@@ -103,7 +103,7 @@ def cherry_pick(
     new: NewCommit | None,
     *,
     parent_number: int | None = None,
-    order: Order,
+    order: ActionContext,
 ) -> Commit:
     """Apply the changes of a commit against its parent to a branch; without ``new``, message and metadata are copied.
 
@@ -130,7 +130,7 @@ def import_entries(
     new: NewCommit,
     *,
     keys: Iterable[bytes] = (),
-    order: Order,
+    order: ActionContext,
 ) -> Commit:
     """Replace all keys with some prefixes, and some keys, by ascending rows, and commit the result.
 
@@ -149,7 +149,9 @@ def import_entries(
     return _move(repository, branch_name, new, make, action="import", order=order)
 
 
-def hard_reset(repository: Repository, branch_name: str, ref: str, *, force: bool = False, order: Order) -> Commit:
+def hard_reset(
+    repository: Repository, branch_name: str, ref: str, *, force: bool = False, order: ActionContext
+) -> Commit:
     """Set the head of a branch to a commit; ``force`` drops uncommitted changes. Raises DirtyBranch without it."""
     check_writable(repository)
     commit = commit_at(repository, ref)
@@ -185,7 +187,7 @@ def _move(
     make: Callable[[Commit], Made],
     *,
     action: str,
-    order: Order,
+    order: ActionContext,
 ) -> Commit:
     check_commit(new)
     check_writable(repository)

@@ -12,12 +12,12 @@ from typing import Any
 from django.db import transaction
 
 from webadmin.base.access.services import record_audit
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database.dialect import locked
 from webadmin.lanes.catalog.column_sizes import NAME_MAX
 from webadmin.lanes.catalog.errors import BranchProtected, CatalogRefused, PreconditionFailed
 from webadmin.lanes.catalog.models import Repository
 from webadmin.lanes.catalog.services.repositories import check_writable
-from webadmin.schedule.services.operation import Order
 
 RULES_MAX = 100
 
@@ -48,7 +48,7 @@ def read_protection(repository: Repository) -> tuple[list[dict[str, Any]], str]:
 
 
 def write_protection(
-    repository: Repository, rules: Iterable[Mapping[str, Any]], *, if_checksum: str | None = None, order: Order
+    repository: Repository, rules: Iterable[Mapping[str, Any]], *, if_checksum: str | None = None, order: ActionContext
 ) -> None:
     """Replace all rules if their checksum is ``if_checksum``. Raises CatalogRefused, PreconditionFailed."""
     checked = [_checked(rule) for rule in rules]

@@ -15,6 +15,7 @@ from engine.lanes.catalog.plan.branch import (
     publish_snapshot,
 )
 from webadmin.base.access.services import record_audit
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.catalog.models import Build, Commit, Repository
 from webadmin.lanes.catalog.services.commits import keep_commit
 from webadmin.lanes.catalog.services.compaction.builds import take_files
@@ -22,7 +23,6 @@ from webadmin.lanes.catalog.services.compaction.count_load import forget_load
 from webadmin.lanes.catalog.services.garbage.condemned_objects import count_link
 from webadmin.lanes.catalog.services.records import change_record
 from webadmin.lanes.catalog.states import RepositoryState, Why
-from webadmin.schedule.services.operation import Order
 
 
 def files_in(metarange: Metarange) -> set[str]:
@@ -42,7 +42,7 @@ def publish_compaction(
 
 
 def publish_new_commit(
-    repository: Repository, basis: BaseVersion, build: Build, metarange: Metarange, commit: Commit, order: Order
+    repository: Repository, basis: BaseVersion, build: Build, metarange: Metarange, commit: Commit, order: ActionContext
 ) -> BranchUpdate | Refusal:
     """Make a commit of all rows of the base version the head of its branch. Raises FilesCondemned."""
 
@@ -61,7 +61,7 @@ def publish_moved_head(
     build: Build,
     metarange: Metarange,
     commit: Commit,
-    order: Order,
+    order: ActionContext,
     *,
     action: str,
 ) -> BranchUpdate | Refusal:
@@ -101,7 +101,7 @@ def _publish(
     return change_record(int(basis.uid), decide_here, why=why, then=then)
 
 
-def _keep(repository: Repository, commit: Commit, order: Order, action: str) -> None:
+def _keep(repository: Repository, commit: Commit, order: ActionContext, action: str) -> None:
     keep_commit(commit)
     record_audit(
         actor=order.actor,

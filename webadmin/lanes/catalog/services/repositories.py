@@ -11,6 +11,7 @@ from django.db.models import Q, QuerySet
 from engine.core.errors import BadBlockName
 from engine.formats.profile_block.container.object_names import check_tenant
 from webadmin.base.access.services import intern_tenants, record_audit
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database.dialect import clock_ms
 from webadmin.lanes.catalog.errors import NameRefused, RepositoryExists, RepositoryMissing, RepositoryReadOnly
 from webadmin.lanes.catalog.models import Branch, Repository
@@ -20,7 +21,6 @@ from webadmin.lanes.catalog.services.names import TOLD, check_branch_name, check
 from webadmin.lanes.catalog.services.pages import page_by_name
 from webadmin.lanes.catalog.services.records import first_record
 from webadmin.lanes.catalog.states import RepositoryState
-from webadmin.schedule.services.operation import Order
 
 FIRST_MESSAGE = "Repository created"
 
@@ -52,7 +52,7 @@ def list_repositories(
     return page_by_name(rows, prefix=prefix, after=after, amount=amount)
 
 
-def create_repository(new: NewRepository, *, order: Order) -> Repository:
+def create_repository(new: NewRepository, *, order: ActionContext) -> Repository:
     """Create a repository with one branch at an empty commit.
 
     Raises NameRefused, RepositoryExists, StorageError.
@@ -99,7 +99,7 @@ def create_repository(new: NewRepository, *, order: Order) -> Repository:
     return repository
 
 
-def delete_repository(repository: Repository, *, order: Order, force: bool = False) -> None:
+def delete_repository(repository: Repository, *, order: ActionContext, force: bool = False) -> None:
     """Delete a repository; no effect if it is already deleted.
 
     It can be restored for ``CATALOG_REPOSITORY_GRACE_SECONDS``; then its rows and files are deleted.
@@ -121,7 +121,7 @@ def delete_repository(repository: Repository, *, order: Order, force: bool = Fal
             )
 
 
-def restore_repository(repository: Repository, *, order: Order) -> None:
+def restore_repository(repository: Repository, *, order: ActionContext) -> None:
     """Restore a deleted repository unchanged. A dry run raises the same errors.
 
     Raises RepositoryMissing if there is nothing to restore, RepositoryExists if its name or namespace is in use again.

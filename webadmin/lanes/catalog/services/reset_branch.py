@@ -19,6 +19,7 @@ from engine.lanes.catalog.plan.branch import (
     write_ticket,
 )
 from webadmin.base.access.services import record_audit
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database.dialect import clock_ms, insert_rows, one_snapshot
 from webadmin.lanes.catalog.errors import BranchBusy, BranchMissing, FilesCondemned
 from webadmin.lanes.catalog.models import BranchToken, Build, Repository, StagedEntry
@@ -31,13 +32,12 @@ from webadmin.lanes.catalog.services.records import change_record, read_record, 
 from webadmin.lanes.catalog.services.staged_rows import overlay_of
 from webadmin.lanes.catalog.services.write_objects import write_rows
 from webadmin.lanes.catalog.states import TokenState, Why
-from webadmin.schedule.services.operation import Order
 
 TRIES = 10
 ROWS_AT_ONCE = 5000
 
 
-def reset_branch(repository: Repository, branch_name: str, *, order: Order) -> None:
+def reset_branch(repository: Repository, branch_name: str, *, order: ActionContext) -> None:
     """Drop all uncommitted changes of a branch. Raises BranchMissing."""
     check_allowed(repository, branch_name, Blocked.STAGING_WRITE)
     branch = find_branch(repository, branch_name)
@@ -53,7 +53,7 @@ def reset_branch(repository: Repository, branch_name: str, *, order: Order) -> N
         raise BranchMissing(missing(repository, branch_name))
 
 
-def reset_prefix(repository: Repository, branch_name: str, prefix: bytes, *, order: Order) -> None:
+def reset_prefix(repository: Repository, branch_name: str, prefix: bytes, *, order: ActionContext) -> None:
     """Drop the uncommitted changes of all keys with a prefix; others stay.
 
     The inverse changes are written to a separate token above the sealed ones. Raises BranchMissing, BranchBusy.
@@ -146,7 +146,7 @@ def _hidden_token(repository: Repository, branch_id: int, build: Build, at_ms: i
     return made.pk
 
 
-def _audit(repository: Repository, branch_name: str, prefix: bytes | None, order: Order) -> None:
+def _audit(repository: Repository, branch_name: str, prefix: bytes | None, order: ActionContext) -> None:
     told = {"branch": branch_name, "why": order.why}
     if prefix is not None:
         told["prefix"] = prefix.decode("utf-8", "backslashreplace")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import IntegrityError, transaction
 
 from webadmin.base.access.services import record_audit
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database.dialect import clock_ms
 from webadmin.lanes.catalog.errors import TagExists, TagMissing
 from webadmin.lanes.catalog.models import Repository, Tag
@@ -13,7 +14,6 @@ from webadmin.lanes.catalog.services.names import TOLD, check_tag_name
 from webadmin.lanes.catalog.services.pages import page_by_name
 from webadmin.lanes.catalog.services.refs import commit_at
 from webadmin.lanes.catalog.services.repositories import check_writable
-from webadmin.schedule.services.operation import Order
 
 
 def find_tag(repository: Repository, name: str) -> Tag:
@@ -31,7 +31,7 @@ def list_tags(
     return page_by_name(Tag.objects.filter(repository=repository), prefix=prefix, after=after, amount=amount)
 
 
-def create_tag(repository: Repository, name: str, ref: str, *, order: Order) -> Tag:
+def create_tag(repository: Repository, name: str, ref: str, *, order: ActionContext) -> Tag:
     """Create a tag at a commit. Raises NameRefused, RefMissing, RefRefused, TagExists."""
     check_writable(repository)
     check_tag_name(name)
@@ -47,7 +47,7 @@ def create_tag(repository: Repository, name: str, ref: str, *, order: Order) -> 
     return tag
 
 
-def delete_tag(repository: Repository, name: str, *, order: Order) -> None:
+def delete_tag(repository: Repository, name: str, *, order: ActionContext) -> None:
     """Delete a tag; its commit stays. Raises TagMissing."""
     check_writable(repository)
     tag = find_tag(repository, name)
@@ -56,6 +56,6 @@ def delete_tag(repository: Repository, name: str, *, order: Order) -> None:
             _audit(repository, "catalog_delete_tag", tag, order)
 
 
-def _audit(repository: Repository, action: str, tag: Tag, order: Order) -> None:
+def _audit(repository: Repository, action: str, tag: Tag, order: ActionContext) -> None:
     detail = {"tag": tag.name, "commit": tag.commit_id, "why": order.why}
     record_audit(actor=order.actor, action=action, target=str(repository), detail=detail)

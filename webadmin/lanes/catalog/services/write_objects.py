@@ -19,6 +19,7 @@ from engine.lanes.catalog.plan.branch import BranchRecord, Refusal, WriteTicket,
 from engine.lanes.catalog.state_reader import StateReader
 from engine.lanes.catalog.view import View
 from webadmin.base.access.services import record_audit
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.base.database.dialect import clock_ms, quick_cursor
 from webadmin.base.database.upserts import insert_new_row_if, put_rows
@@ -31,7 +32,6 @@ from webadmin.lanes.catalog.services.protection import Blocked, check_allowed
 from webadmin.lanes.catalog.services.records import change_record, read_record, record_named
 from webadmin.lanes.catalog.services.staged_rows import DatabaseRows, base_of
 from webadmin.lanes.catalog.states import Why
-from webadmin.schedule.services.operation import Order
 
 TRIES = 3
 """Tries of an unconditional write: only a change of the staging token causes a retry."""
@@ -171,7 +171,7 @@ def delete_entries(repository: Repository, branch_name: str, keys: Iterable[byte
         _write_batch(repository, branch_name, decide, decides=True)
 
 
-def delete_prefix(repository: Repository, branch_name: str, prefix: bytes, *, order: Order) -> None:
+def delete_prefix(repository: Repository, branch_name: str, prefix: bytes, *, order: ActionContext) -> None:
     """Delete all keys with a prefix (all keys if it is empty), with one interval tombstone.
 
     The staging token is sealed with it, so that concurrent writers retry into the next token.

@@ -17,12 +17,12 @@ from unfold.decorators import display
 
 from engine.lanes.profiles.plan.retention import DAY_MS
 from webadmin.adminkit import formatting as show
+from webadmin.adminkit.actions import ActionAdmin
 from webadmin.adminkit.filters import TenantNameFilter, TenantRowFilter
-from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.sections import Facts, Notice, Section, Table
 from webadmin.lanes.profiles import deletion_queries as queries
+from webadmin.lanes.profiles.actions.deletion import HOLD_ACTIONS, REQUEST_DELETION, RETENTION_ACTIONS
 from webadmin.lanes.profiles.admin import deletion_page as page
-from webadmin.lanes.profiles.admin.deletion_orders import HOLD_ORDERS, REQUEST_DELETION, RETENTION_ORDERS
 from webadmin.lanes.profiles.deletion_models import DeleteRequest, DeletionCertificate, LegalHold, RetentionRule
 from webadmin.schedule.operator_queries import command_now_ms, with_now
 from webadmin.schedule.wall_times import NowColumns
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @admin.register(RetentionRule)
-class RetentionRuleAdmin(OrderedAdmin):
+class RetentionRuleAdmin(ActionAdmin):
     """Retention rules by tenant."""
 
     list_display = ("tenant_cell", "keep", "before", "who", "why")
@@ -42,7 +42,7 @@ class RetentionRuleAdmin(OrderedAdmin):
         "is kept for 31 days. What is too old is dropped before planning, and by a control task every few minutes."
     )
     empty_list = "No rule: everybody's data is kept for 31 days."
-    orders = RETENTION_ORDERS
+    operator_actions = RETENTION_ACTIONS
 
     def heading(self, row: RetentionRule) -> str:
         return f"Retention of {page.whose(row.tenant)}"
@@ -96,7 +96,7 @@ class LastsFilter(admin.SimpleListFilter):
 
 
 @admin.register(LegalHold)
-class LegalHoldAdmin(OrderedAdmin):
+class LegalHoldAdmin(ActionAdmin):
     """Legal holds: tenants whose data is not removed."""
 
     list_display = ("tenant", "state", "since", "who", "why")
@@ -104,7 +104,7 @@ class LegalHoldAdmin(OrderedAdmin):
     shortcuts = (("Lasting", "now=lasts"), ("Over", "now=over"))
     about = "While a hold lasts, nothing of its tenant is removed, neither by retention nor by request."
     empty_list = "No holds: retention and delete requests apply to everybody."
-    orders = HOLD_ORDERS
+    operator_actions = HOLD_ACTIONS
 
     def heading(self, row: LegalHold) -> str:
         return f"Hold on {row.tenant}"
@@ -155,7 +155,7 @@ class RequestStateFilter(admin.SimpleListFilter):
 
 
 @admin.register(DeleteRequest)
-class DeleteRequestAdmin(OrderedAdmin):
+class DeleteRequestAdmin(ActionAdmin):
     """Delete requests, the latest first."""
 
     list_display = ("what", "state_cell", "deadline", "hidden", "who", "why")
@@ -166,7 +166,7 @@ class DeleteRequestAdmin(OrderedAdmin):
         "more, and a certificate says so."
     )
     empty_list = "Nobody has asked for data to be deleted."
-    orders = (REQUEST_DELETION,)
+    operator_actions = (REQUEST_DELETION,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeleteRequest]:
         return with_now(queries.requests_for_list(), command_now_ms())

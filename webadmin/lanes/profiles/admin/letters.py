@@ -12,13 +12,13 @@ from django.utils.safestring import SafeString
 from unfold.decorators import display
 
 from webadmin.adminkit import formatting as show
+from webadmin.adminkit.actions import ActionAdmin
 from webadmin.adminkit.filters import ExactFilter, ShardFilter, StateFilter, TenantNameFilter
-from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Section
 from webadmin.base.access.models import RefusalCount
 from webadmin.base.database import dialect
-from webadmin.lanes.profiles.admin.operator_orders import LETTER_ORDERS
+from webadmin.lanes.profiles.actions.blocks import LETTER_ACTIONS
 from webadmin.lanes.profiles.models import DeadLetter, LetterState
 from webadmin.schedule.operator_queries import with_now
 from webadmin.schedule.wall_times import NowColumns
@@ -47,7 +47,7 @@ class CodeFilter(ExactFilter):
 
 
 @admin.register(DeadLetter)
-class DeadLetterAdmin(OrderedAdmin):
+class DeadLetterAdmin(ActionAdmin):
     """Dead letters, the last seen first."""
 
     list_display = ("block_cell", "state_cell", "why", "place", "tries", "age")
@@ -57,7 +57,7 @@ class DeadLetterAdmin(OrderedAdmin):
         "Metadata that could not be registered when its object was written, and waits beside it. A control task "
         "registers it in order; one bad letter never holds up the rest."
     )
-    orders = LETTER_ORDERS
+    operator_actions = LETTER_ACTIONS
     empty_list = "No dead letters: everything that was written could be registered."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeadLetter]:

@@ -13,13 +13,13 @@ from unfold.decorators import display
 
 from engine.lanes.profiles.plan.policy_rules import POLICY_RULES
 from webadmin.adminkit import formatting as show
+from webadmin.adminkit.actions import ActionAdmin
 from webadmin.adminkit.filters import LevelFilter, ShardFilter, TenantNameFilter
-from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Section, Table
 from webadmin.base.access.queries import audit_of
+from webadmin.lanes.profiles.actions.policies import POLICY_ACTIONS, number_words
 from webadmin.lanes.profiles.admin import block_page, queue_words
-from webadmin.lanes.profiles.admin.policy_orders import POLICY_ORDERS, number_words
 from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
 from webadmin.lanes.profiles.operator_queries import queues_for_list
 from webadmin.schedule.admin import job_page
@@ -124,7 +124,7 @@ class OwnerFilter(admin.SimpleListFilter):
 
 
 @admin.register(LevelPolicy)
-class LevelPolicyAdmin(OrderedAdmin):
+class LevelPolicyAdmin(ActionAdmin):
     """Level policies: when the blocks of a level are merged."""
 
     list_display = ("place", "tenant_cell", "blocks_max", "age", "spread", "size", "result_size", "remnants")
@@ -135,7 +135,7 @@ class LevelPolicyAdmin(OrderedAdmin):
         "policy holds for it instead of everybody's. Changes hold from the next poll on; a preview says what it plans."
     )
     empty_list = "No level policy: no job will be planned."
-    orders = POLICY_ORDERS
+    operator_actions = POLICY_ACTIONS
 
     def heading(self, row: LevelPolicy) -> str:
         return f"Policy of {row}"

@@ -12,10 +12,10 @@ from django.utils.safestring import SafeString
 from unfold.decorators import display
 
 from webadmin.adminkit import formatting as show
+from webadmin.adminkit.actions import ActionAdmin
 from webadmin.adminkit.filters import ExactFilter
-from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.sections import Facts, Section
-from webadmin.lanes.profiles.admin.operator_orders import RELEASE
+from webadmin.lanes.profiles.actions.blocks import RELEASE
 from webadmin.lanes.profiles.quarantine_models import Quarantine
 from webadmin.schedule.wall_times import WallTimeColumns, commanded_ms, with_wall_times
 
@@ -36,7 +36,7 @@ def damage_place(row: Quarantine) -> str:
 
 
 @admin.register(Quarantine)
-class QuarantineAdmin(OrderedAdmin):
+class QuarantineAdmin(ActionAdmin):
     """Blocks that cannot be merged, the latest found first."""
 
     list_display = ("block_cell", "state_cell", "damage", "tries", "found", "job_cell")
@@ -47,7 +47,7 @@ class QuarantineAdmin(OrderedAdmin):
         "They are still read by queries; nothing else waits for them."
     )
     empty_list = "Quarantine is empty: no block was found to be damaged or missing."
-    orders = (RELEASE,)
+    operator_actions = (RELEASE,)
     list_select_related = ("block", "job")
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
@@ -57,7 +57,7 @@ class QuarantineAdmin(OrderedAdmin):
         rows = Quarantine.objects.select_related("block", "job").defer("block__metadata", "job__spec", "job__result")
         return with_wall_times(rows)
 
-    def order_rows(self, ids: Sequence[str]) -> QuerySet[Quarantine]:
+    def action_rows(self, ids: Sequence[str]) -> QuerySet[Quarantine]:
         return Quarantine.objects.filter(pk__in=ids).select_related("block")
 
     def heading(self, row: Quarantine) -> str:

@@ -16,6 +16,7 @@ from engine.storage import cached_store
 from webadmin.base import request_bounds
 from webadmin.base.access.scopes import ANY_TENANT, MayAddBlocks, MayQueryBlocks, credential_of, listed_tenants
 from webadmin.base.database.durability import check_durable
+from webadmin.base.error_answers import ErrorSerializer
 from webadmin.lanes.profiles.api.query_messages import answer_to_json, cursor_from_json, page_to_json, query_from_json
 from webadmin.lanes.profiles.api.serializers import (
     AddBlocksResponseSerializer,
@@ -25,7 +26,6 @@ from webadmin.lanes.profiles.api.serializers import (
 from webadmin.lanes.profiles.block_list import CONTENT_TYPE
 from webadmin.lanes.profiles.queries import find_blocks, find_page, unknown_tenants
 from webadmin.lanes.profiles.services.take_block_list import take_block_list
-from webadmin.schedule.api.worker_serializers import ErrorSerializer
 
 ADD_ERRORS = dict.fromkeys((400, 401, 403, 413, 415, 503), ErrorSerializer)
 QUERY_ERRORS = dict.fromkeys((400, 401, 403, 409, 413, 415), ErrorSerializer)

@@ -1,4 +1,4 @@
-"""Quarantined blocks over HTTP, and their release: the same service as the admin."""
+"""Quarantined blocks over HTTP."""
 
 from __future__ import annotations
 
@@ -9,15 +9,11 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from engine.core.ulids import LENGTH as ULID_LENGTH
-from engine.protocol.fields import Fields
+from webadmin.base.actions.api import ERRORS, OperatorView
 from webadmin.lanes.profiles.quarantine_models import Quarantine
-from webadmin.lanes.profiles.services.quarantine_blocks import release
-from webadmin.schedule.api.operation_messages import flag, text_item
-from webadmin.schedule.api.operation_serializers import WALL_TIME, OrderSerializer, OutcomeSerializer
-from webadmin.schedule.api.operations import BEFORE, ERRORS, ROWS_MAX, OperatorView, before_id
+from webadmin.schedule.api.operation_serializers import WALL_TIME
+from webadmin.schedule.api.operations import BEFORE, ROWS_MAX, before_id
 from webadmin.schedule.models import Job
-from webadmin.schedule.register import NAMES_MAX
 from webadmin.schedule.wall_times import WallTimes, wall_times
 
 
@@ -46,16 +42,8 @@ class QuarantineListSerializer(serializers.Serializer[Any]):
     quarantine = QuarantineSerializer(many=True)
 
 
-class ReleaseSerializer(OrderSerializer):
-    """Blocks to let out, by id."""
-
-    blocks = serializers.ListField(child=serializers.CharField(), required=False)
-    all = serializers.BooleanField(required=False)
-    newer_build_only = serializers.BooleanField(required=False)
-
-
 class QuarantineView(OperatorView):
-    """Blocks kept apart, and letting them out."""
+    """Quarantined blocks."""
 
     @extend_schema(
         operation_id="list_quarantine",
@@ -68,27 +56,6 @@ class QuarantineView(OperatorView):
         rows = list(held[:ROWS_MAX])
         walls = wall_times(row.command_index for row in rows)
         return Response({"quarantine": [_to_json(row, walls) for row in rows]})
-
-
-class ReleaseView(OperatorView):
-    """Ends a quarantine."""
-
-    @extend_schema(operation_id="release", request=ReleaseSerializer, responses={200: OutcomeSerializer, **ERRORS})
-    def post(self, request: Request) -> Response:
-        """Let quarantined blocks be tried again, each alone; or preview it."""
-        fields, order = self.read(ReleaseSerializer)
-        outcome = release(
-            _blocks(fields),
-            everything=flag(fields, "all"),
-            order=order,
-            newer_build_only=flag(fields, "newer_build_only"),
-        )
-        return Response(outcome.to_json())
-
-
-def _blocks(fields: Fields) -> tuple[str, ...]:
-    ulids = fields.items("blocks", NAMES_MAX, default=())
-    return tuple(text_item(fields, "blocks", ulid, ULID_LENGTH) for ulid in ulids)
 
 
 def _to_json(row: Quarantine, walls: WallTimes) -> dict[str, Any]:

@@ -18,13 +18,14 @@ from engine.core.errors import BadBlockName
 from engine.formats.profile_block.container.object_names import check_tenant
 from engine.lanes.profiles.plan.policy_rules import POLICY_RULES, check_policy
 from engine.schedule.errors import PolicyRefused
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
 from webadmin.lanes.profiles.planning.level_policies import EVERYBODY, LevelPolicies
 from webadmin.lanes.profiles.planning.level_queues import resettle_queues
 from webadmin.schedule.models import Command
 from webadmin.schedule.polls.dry_run import dry_poll
-from webadmin.schedule.services.operation import Order, operation
+from webadmin.schedule.services.operation import operation
 
 PREVIEW_JOBS = 64
 """Maximum number of jobs that a preview plans with the old numbers, and with the new ones."""
@@ -74,7 +75,7 @@ class PolicyOutcome:
 
 
 def change_level_policy(
-    *, lane: str, level: int, tenant: str = EVERYBODY, values: Mapping[str, int] | None, order: Order
+    *, lane: str, level: int, tenant: str = EVERYBODY, values: Mapping[str, int] | None, order: ActionContext
 ) -> PolicyOutcome:
     """Set the given numbers, keeping the others; ``values`` None deletes a tenant's row.
 

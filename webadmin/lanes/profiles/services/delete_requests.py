@@ -18,13 +18,14 @@ from engine.formats.profile_block.container.object_names import check_tenant
 from engine.formats.profile_block.selectors import InvalidSelector, parse_selector
 from engine.lanes.profiles.jobs import DeleteMask
 from webadmin.base.access.models import Tenant
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.deletion_models import SERVICE_MAX, WHY_MAX
 from webadmin.lanes.profiles.errors import InvalidRule, TenantBusy
 from webadmin.lanes.profiles.masks import concerned
 from webadmin.lanes.profiles.models import Dataset, DeleteRequest, DeleteState, LegalHold
 from webadmin.lanes.profiles.states import LIVE_STATES
 from webadmin.schedule.lanes import lanes
-from webadmin.schedule.services.operation import Order, operation
+from webadmin.schedule.services.operation import operation
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ HOUR_MS = 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteOrder:
+class DeletionTarget:
     """The data to delete: of a tenant, of one service or all, of the series that the selector matches.
 
     Times are ``[from_ms, until_ms)`` in unix milliseconds (None: without bound). ``deadline_hours`` bounds the
@@ -106,7 +107,7 @@ class DeleteOutcome:
         }
 
 
-def request_deletion(wanted: DeleteOrder, *, order: Order) -> DeleteOutcome:
+def request_deletion(wanted: DeletionTarget, *, order: ActionContext) -> DeleteOutcome:
     """Hide the data at once and have it rewritten by the deadline. Cannot be undone.
 
     For an equal request that is not done, that one is returned, unless data was added since. Raises InvalidRule for an

@@ -31,6 +31,7 @@ from engine.schedule.isolation import (
 )
 from engine.schedule.model import JobState, ParkedKind
 from engine.storage.model import ObjectNotFound, ObjectStore, StorageError
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.quarantine_models import Quarantine
 from webadmin.lanes.profiles.services.quarantine_blocks import quarantine, quarantine_reason
@@ -41,7 +42,7 @@ from webadmin.schedule.errors import StaleSnapshot
 from webadmin.schedule.isolation_stops import FoundBad, open_stop
 from webadmin.schedule.models import Job
 from webadmin.schedule.register import is_kind
-from webadmin.schedule.services.operation import Operation, Order, operation
+from webadmin.schedule.services.operation import Operation, operation
 from webadmin.schedule.services.requeue_jobs import put_back
 from webadmin.schedule.services.stop_isolation import brake
 
@@ -65,9 +66,9 @@ class IsolationOutcome:
     tried_again: list[str] = field(default_factory=list)
 
 
-def isolate(*, store: ObjectStore, order: Order | None = None) -> IsolationOutcome:
+def isolate(*, store: ObjectStore, order: ActionContext | None = None) -> IsolationOutcome:
     """Take the next step of isolating bad blocks for every job that was parked for its failures."""
-    order = order or Order(actor=ACTOR, why="it failed too often")
+    order = order or ActionContext(actor=ACTOR, why="it failed too often")
     outcome = IsolationOutcome(breakages=merging_is_broken())
     judged = [_judged(job, store, outcome.breakages) for job in evicted_jobs()]
     outcome.stop = _stop(judged, order)
@@ -98,7 +99,7 @@ def _judged(job: Job, store: ObjectStore, breakages: Sequence[Breakage]) -> Judg
     return job, sources, suspect, judge(suspect, breakages)
 
 
-def _stop(judged: Sequence[Judged], order: Order) -> str:
+def _stop(judged: Sequence[Judged], order: ActionContext) -> str:
     """Return why isolation is stopped, "" if it is not; stop it if this round would find too many bad blocks."""
     missing = [
         FoundBad(OBJECT_NOT_FOUND, sources[place].arrived_at_ms)
@@ -122,7 +123,7 @@ def _missing(store: ObjectStore, suspect: Suspect) -> frozenset[str]:
     return frozenset(missing)
 
 
-def _apply(job: Job, sources: Sequence[Block], suspect: Suspect, verdict: Verdict, order: Order) -> Wait | None:
+def _apply(job: Job, sources: Sequence[Block], suspect: Suspect, verdict: Verdict, order: ActionContext) -> Wait | None:
     """Carry out a verdict, or return why it has to wait."""
     parts = _parts(verdict, sources)
     with operation() as run:

@@ -6,20 +6,14 @@ from collections.abc import Sequence
 
 from engine.schedule.isolation import FailedRun
 from engine.schedule.model import JobState, ParkedKind
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.quarantine_models import Quarantine
 from webadmin.schedule.errors import FilterEmpty
 from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import ACTOR_MAX, WHY_MAX
 from webadmin.schedule.register import NAMES_MAX
-from webadmin.schedule.services.operation import (
-    JOBS_PER_COMMAND,
-    QUEUE_IS_FULL,
-    Operation,
-    OperationOutcome,
-    Order,
-    operation,
-)
+from webadmin.schedule.services.operation import JOBS_PER_COMMAND, QUEUE_IS_FULL, Operation, OperationOutcome, operation
 from webadmin.schedule.services.requeue_jobs import put_back
 
 
@@ -51,7 +45,7 @@ def quarantine_reason(cause: Quarantine.Cause, bad: FailedRun) -> str:
 
 
 def release(
-    blocks: Sequence[str] = (), *, everything: bool = False, order: Order, newer_build_only: bool = False
+    blocks: Sequence[str] = (), *, everything: bool = False, order: ActionContext, newer_build_only: bool = False
 ) -> OperationOutcome:
     """Release quarantined blocks by id for another try, each in its own job; the outcome names the blocks.
 

@@ -14,6 +14,7 @@ from typing import Any
 from engine.formats.profile_block.container.metadata import decode_metadata, encode_metadata
 from engine.formats.profile_block.model import DATASET_PROFILES
 from engine.schedule.model import HOLDING_STATES, LIVE_STATES, JobState
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.models import Block, Dataset, RemovalCause, Tombstone
 from webadmin.lanes.profiles.planning.lane_write import queue_changes
 from webadmin.lanes.profiles.planning.level_queues import QueueChanges
@@ -22,7 +23,7 @@ from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import JobPin
 from webadmin.schedule.queries import limits_now
-from webadmin.schedule.services.operation import Operation, Order
+from webadmin.schedule.services.operation import Operation
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,7 +42,7 @@ class Removal:
 
 
 def start_removal(
-    run: Operation, order: Order, cause: RemovalCause, action: str, *, target: str, detail: dict[str, Any]
+    run: Operation, order: ActionContext, cause: RemovalCause, action: str, *, target: str, detail: dict[str, Any]
 ) -> Removal:
     """Write the log entry of a removal and return the argument of ``drop_blocks`` and ``trim_segments``."""
     index = run.write(action, order, target=target, detail=detail)

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from engine.schedule.model import AttemptOutcome, JobState
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.bucket.lineage import BucketLineage
 from webadmin.lanes.profiles.bucket.lineage_objects import BlockName, LineageRecord
 from webadmin.lanes.profiles.models import Block, LineageObject, RemovalCause
 from webadmin.lanes.profiles.services.remove_blocks import drop_blocks, finish_removal, named, removable, start_removal
 from webadmin.lanes.profiles.states import LIVE_STATES, BlockState
 from webadmin.schedule.models import Attempt, Job
-from webadmin.schedule.services.operation import Order, operation
+from webadmin.schedule.services.operation import operation
 
 BLOCKS_PER_COMMAND = 200
 NAMES_PER_QUERY = 500
@@ -49,7 +50,7 @@ def drop_superseded(lineage: BucketLineage, *, actor: str) -> int:
     dropped = 0
     for start in range(0, len(names), BLOCKS_PER_COMMAND):
         part = set(names[start : start + BLOCKS_PER_COMMAND])
-        order = Order(actor=actor, why="a record in the bucket says that they were merged or removed")
+        order = ActionContext(actor=actor, why="a record in the bucket says that they were merged or removed")
         with operation() as run:
             ids = [row_id for row_id, name in _live_rows(part) if name in part]
             _end_leases(ids, now_ms=run.time.now_ms)

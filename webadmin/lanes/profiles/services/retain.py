@@ -25,6 +25,7 @@ from engine.lanes.profiles.plan.retention import (
     is_expired,
     plan_retention,
 )
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.models import Block, Dataset, LegalHold, RemovalCause, RetentionRule
 from webadmin.lanes.profiles.registration import PARTITION_MS
 from webadmin.lanes.profiles.services.remove_blocks import (
@@ -38,7 +39,7 @@ from webadmin.lanes.profiles.services.remove_blocks import (
 )
 from webadmin.lanes.profiles.states import LIVE_STATES
 from webadmin.schedule.command_log import read_time
-from webadmin.schedule.services.operation import Order, operation
+from webadmin.schedule.services.operation import operation
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +114,11 @@ def retention_policy() -> RetentionPolicy:
 
 
 def apply_retention(
-    *, order: Order, count_max: int = SLICES_PER_RUN, at_ms: int | None = None, policy: RetentionPolicy | None = None
+    *,
+    order: ActionContext,
+    count_max: int = SLICES_PER_RUN,
+    at_ms: int | None = None,
+    policy: RetentionPolicy | None = None,
 ) -> RetentionReport:
     """Drop what is older than its tenant keeps it, the oldest first, at most ``count_max`` parts of the index.
 
@@ -241,7 +246,7 @@ def _summed(rows: QuerySet[Any], *, blocks: Count) -> QuerySet[Any]:
     return sums
 
 
-def _drop_part(expired: ExpiredPart, order: Order, report: RetentionReport) -> None:
+def _drop_part(expired: ExpiredPart, order: ActionContext, report: RetentionReport) -> None:
     """Drop a part's blocks, or trim its segments, one command per batch; leased blocks are left for a later run."""
     last_id = 0
     while True:

@@ -11,11 +11,11 @@ from django.db import transaction
 from engine.core.errors import BadBlockName
 from engine.formats.profile_block.container.object_names import check_tenant
 from webadmin.base.access.services import record_audit
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.deletion_models import KEEP_DAYS_MAX, WHY_MAX
 from webadmin.lanes.profiles.errors import InvalidRule, TenantBusy
 from webadmin.lanes.profiles.models import DeleteRequest, DeleteState, LegalHold, RetentionRule
 from webadmin.schedule.command_log import take_head
-from webadmin.schedule.services.operation import Order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class RuleOutcome:
         return {"tenant": self.tenant, "before": self.before, "after": self.after, "dry_run": self.is_dry_run}
 
 
-def set_retention(*, tenant: str, keep_days: int | None, order: Order) -> RuleOutcome:
+def set_retention(*, tenant: str, keep_days: int | None, order: ActionContext) -> RuleOutcome:
     """Set the retention of a tenant ("": the default) in days; 0 keeps data forever, None removes the tenant's rule.
 
     Setting the present value changes nothing. Raises InvalidRule.
@@ -55,7 +55,7 @@ def set_retention(*, tenant: str, keep_days: int | None, order: Order) -> RuleOu
     return outcome
 
 
-def place_hold(*, tenant: str, order: Order) -> bool:
+def place_hold(*, tenant: str, order: ActionContext) -> bool:
     """Place a hold: nothing of the tenant is removed from now on. Return False if one is in force already.
 
     Raises InvalidRule, and TenantBusy while a delete request of the tenant is open: merges already leave its rows out,
@@ -76,7 +76,7 @@ def place_hold(*, tenant: str, order: Order) -> bool:
     return True
 
 
-def lift_hold(*, tenant: str, at: datetime, order: Order) -> bool:
+def lift_hold(*, tenant: str, at: datetime, order: ActionContext) -> bool:
     """End the hold on a tenant; return False if there is none."""
     lasting = LegalHold.objects.filter(tenant=tenant, ended_at=None)
     if order.is_dry_run:

@@ -22,6 +22,7 @@ from engine.lanes.profiles.jobs import KIND, DeleteMask
 from engine.schedule.job_names import job_name
 from engine.schedule.model import JobState, ParkedKind
 from engine.schedule.priority import job_priority_ms
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.masks import concerned, mask_of, read_masks
 from webadmin.lanes.profiles.models import (
     Block,
@@ -39,7 +40,7 @@ from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Job
 from webadmin.schedule.queries import limits_now
 from webadmin.schedule.register import JobFilter
-from webadmin.schedule.services.operation import Operation, Order, operation
+from webadmin.schedule.services.operation import Operation, operation
 from webadmin.schedule.services.requeue_jobs import requeue
 
 log = logging.getLogger(__name__)
@@ -72,7 +73,7 @@ class RewriteReport:
         }
 
 
-def rewrite_masked(*, order: Order) -> RewriteReport:
+def rewrite_masked(*, order: ActionContext) -> RewriteReport:
     """Process every request that is not done; safe to repeat."""
     report = RewriteReport()
     requests = DeleteRequest.objects.filter(state=DeleteState.HIDDEN).select_related("tenant")
@@ -91,7 +92,7 @@ def rewrite_masked(*, order: Order) -> RewriteReport:
     return report
 
 
-def _drop_whole(request: DeleteRequest, held: QuerySet[Dataset], order: Order, report: RewriteReport) -> None:
+def _drop_whole(request: DeleteRequest, held: QuerySet[Dataset], order: ActionContext, report: RewriteReport) -> None:
     """Drop the blocks and segments of which requests take everything, including parked and quarantined ones."""
     mask = mask_of(request)
     if not mask.is_total:
@@ -129,7 +130,7 @@ def _taken_whole(mask: DeleteMask) -> Q:
 
 
 def _make_jobs(
-    request: DeleteRequest, held: QuerySet[Dataset], order: Order, report: RewriteReport, *, now_ms: int
+    request: DeleteRequest, held: QuerySet[Dataset], order: ActionContext, report: RewriteReport, *, now_ms: int
 ) -> None:
     states = [BlockState.FINAL]
     if _is_half_over(request, now_ms):
@@ -155,7 +156,7 @@ def _make_jobs(
 
 
 def _try_parked(
-    request: DeleteRequest, held: QuerySet[Dataset], order: Order, report: RewriteReport, *, now_ms: int
+    request: DeleteRequest, held: QuerySet[Dataset], order: ActionContext, report: RewriteReport, *, now_ms: int
 ) -> None:
     """Retry parked jobs over the request's blocks once, except quarantined ones, which would fail again."""
     if not _is_half_over(request, now_ms):
@@ -215,7 +216,7 @@ def _own(run: Operation, blocks: Sequence[Block], names: dict[int, str]) -> None
     run.live_jobs += len(jobs)
 
 
-def _certify(request: DeleteRequest, order: Order, report: RewriteReport) -> None:
+def _certify(request: DeleteRequest, order: ActionContext, report: RewriteReport) -> None:
     """Mark a request as done if that is still true while the head is held."""
     with operation() as run:
         held = concerned(mask_of(request)).exists()

@@ -9,18 +9,19 @@ from engine.schedule.job_names import job_name
 from engine.schedule.limits import LimitName, ScopeKind
 from engine.schedule.model import JobState
 from engine.schedule.priority import job_priority_ms
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.errors import StaleSnapshot
 from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import JobSplit, LimitChange
 from webadmin.schedule.services.give_blocks_back import dissolve
-from webadmin.schedule.services.operation import Operation, Order
+from webadmin.schedule.services.operation import Operation
 
 BAD_PART = "part of a job that failed too often"
 
 
-def split_job(run: Operation, job: Job, parts: Sequence[Sequence[Block]], order: Order) -> list[Job]:
+def split_job(run: Operation, job: Job, parts: Sequence[Sequence[Block]], order: ActionContext) -> list[Job]:
     """Create a waiting job for each part, in an operation that has written its entry, and end ``job``.
 
     Raises StaleSnapshot unless the parts are all the blocks of the job and it is still parked.
@@ -68,7 +69,7 @@ def _child(run: Operation, job: Job, part: Sequence[Block]) -> Job:
     )
 
 
-def _failure_limit(run: Operation, child: Job, order: Order) -> LimitChange:
+def _failure_limit(run: Operation, child: Job, order: ActionContext) -> LimitChange:
     return LimitChange(
         name=LimitName.FAILURES_MAX,
         scope_kind=ScopeKind.JOB,

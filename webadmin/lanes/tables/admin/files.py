@@ -11,15 +11,15 @@ from django.utils.safestring import SafeString
 from unfold.decorators import display
 
 from webadmin.adminkit import formatting as show
+from webadmin.adminkit.actions import ActionAdmin
 from webadmin.adminkit.filters import StateFilter
-from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Json, Notice, Section
 from webadmin.base.database import dialect
+from webadmin.lanes.tables.actions import END_ORDER, RELEASE_FILES
 from webadmin.lanes.tables.admin.chunk_sections import chunk_name_of
 from webadmin.lanes.tables.admin.list_filters import SourceFilter
 from webadmin.lanes.tables.admin.source_sections import timeline_link
-from webadmin.lanes.tables.admin.table_orders import END_ORDER, RELEASE_FILES
 from webadmin.lanes.tables.models import BadFile, ChunkOrder, Segment
 from webadmin.lanes.tables.states import SegmentState
 
@@ -108,14 +108,14 @@ def _count(number: int | None) -> str:
 
 
 @admin.register(BadFile)
-class BadFileAdmin(OrderedAdmin):
+class BadFileAdmin(ActionAdmin):
     """Files that could not be read; files still in quarantine first."""
 
     list_display = ("path_cell", "source_cell", "reason", "since", "state_cell")
     list_filter = (SourceFilter,)
     about = "Files that could not be read: readers do not see them. Release one once it is repaired."
     empty_list = "None: every file that was offered can be read."
-    orders = (RELEASE_FILES,)
+    operator_actions = (RELEASE_FILES,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[BadFile]:
         return BadFile.objects.select_related("source", "segment", "job").order_by("-id")
@@ -168,14 +168,14 @@ class BadFileAdmin(OrderedAdmin):
 
 
 @admin.register(ChunkOrder)
-class ChunkOrderAdmin(OrderedAdmin):
+class ChunkOrderAdmin(ActionAdmin):
     """Chunk actions of operators, newest first."""
 
     list_display = ("kind_cell", "source_cell", "interval", "actor", "why", "state_cell")
     list_filter = (SourceFilter,)
     about = "Chunks that are never compacted, or compacted now, because an operator says so."
     empty_list = "None: everything goes by the policies."
-    orders = (END_ORDER,)
+    operator_actions = (END_ORDER,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ChunkOrder]:
         return ChunkOrder.objects.select_related("source").order_by("-id")

@@ -13,10 +13,10 @@ from webadmin.adminkit.sections import Facts, Notice, Section, Table
 from webadmin.base.access.models import AuditEntry
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.admin.chunk_sections import chunk_name_of
-from webadmin.lanes.tables.admin.policy_words import NUMBER_WORDS, setting_text
 from webadmin.lanes.tables.budget import Budget, read_budget
 from webadmin.lanes.tables.churn import AGAIN_DAYS, AGAIN_MIN, AGAIN_SHOWN, Churn, read_churn
 from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOrder, DataSource
+from webadmin.lanes.tables.policy_words import NUMBER_WORDS, setting_text
 from webadmin.lanes.tables.standing import RATE_WINDOW_MS, STUCK_MS, SourceStanding, standings, table_state
 from webadmin.lanes.tables.task_models import Manifest
 

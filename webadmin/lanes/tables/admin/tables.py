@@ -13,9 +13,10 @@ from unfold.decorators import display
 
 from engine.lanes.tables.plan.model import PRIORITY_UNIT
 from webadmin.adminkit import formatting as show
-from webadmin.adminkit.orders import OrderedAdmin
+from webadmin.adminkit.actions import ActionAdmin
 from webadmin.adminkit.read_only import BoundedChangeList, ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Notice, Section, Table
+from webadmin.lanes.tables.actions import CHUNK_ACTIONS, SOURCE_ACTIONS
 from webadmin.lanes.tables.admin.chunk_sections import (
     OUTCOME_TONES,
     chunk_name,
@@ -33,7 +34,6 @@ from webadmin.lanes.tables.admin.source_sections import (
     timeline_link,
 )
 from webadmin.lanes.tables.admin.source_sections import state_badge as source_badge
-from webadmin.lanes.tables.admin.table_orders import CHUNK_ORDERS, SOURCE_ORDERS
 from webadmin.lanes.tables.models import Chunk, DataSource
 from webadmin.lanes.tables.standing import SourceStanding, standings
 from webadmin.lanes.tables.states import ChunkOutcome, TaskState
@@ -58,7 +58,7 @@ class StandingChangeList(BoundedChangeList):
 
 
 @admin.register(DataSource)
-class DataSourceAdmin(OrderedAdmin):
+class DataSourceAdmin(ActionAdmin):
     """Tables with their standings."""
 
     list_display = (
@@ -78,7 +78,7 @@ class DataSourceAdmin(OrderedAdmin):
         "A new one comes by REST (POST /api/v1/tables/TENANT), or from a folder by manage.py tables adopt."
     )
     empty_list = "No table is known yet: register one by REST, or take one in with manage.py tables adopt."
-    orders = SOURCE_ORDERS
+    operator_actions = SOURCE_ACTIONS
 
     def back_address(self, rows: Sequence[DataSource]) -> str:
         return show.page_address(rows[0]) if len(rows) == 1 else super().back_address(rows)
@@ -137,7 +137,7 @@ class DataSourceAdmin(OrderedAdmin):
 
 
 @admin.register(Chunk)
-class ChunkAdmin(OrderedAdmin):
+class ChunkAdmin(ActionAdmin):
     """Chunks of tables, newest first."""
 
     list_display = ("name_cell", "source_cell", "state", "segments", "largest", "priority_cell", "reason_cell")
@@ -145,9 +145,9 @@ class ChunkAdmin(OrderedAdmin):
     shortcuts = (("Set aside", "state=quarantined"), ("Deferred", "state=deferred"), ("Unstable", "state=unstable"))
     about = "Chunks of time of tables, and what the rules say of each. The timeline shows them beside each other."
     empty_list = "No chunk is known: chunks appear with the files of a table."
-    orders = CHUNK_ORDERS
+    operator_actions = CHUNK_ACTIONS
 
-    def order_rows(self, ids: Sequence[str]) -> QuerySet[Chunk]:
+    def action_rows(self, ids: Sequence[str]) -> QuerySet[Chunk]:
         return Chunk.objects.filter(pk__in=ids).select_related("source").order_by("source", "start_ms")
 
     def back_address(self, rows: Sequence[Chunk]) -> str:

@@ -1,4 +1,4 @@
-"""Request fields and JSON responses of chunk actions and bad files."""
+"""JSON responses of chunk actions and bad files."""
 
 from __future__ import annotations
 
@@ -6,27 +6,12 @@ from typing import Any
 
 from django.db.models import Q
 
-from engine.protocol.fields import Fields
-from webadmin.lanes.tables.column_sizes import PATH_MAX
 from webadmin.lanes.tables.models import BadFile, ChunkOrder
-from webadmin.lanes.tables.services.take_files import FILES_MAX
 from webadmin.lanes.tables.states import ChunkOrderKind
 
 KINDS = [kind.value for kind in ChunkOrderKind]
 ORDER_STATES = {"in_force": Q(ended_at_ms=None), "ended": Q(ended_at_ms__isnull=False)}
 BAD_FILE_STATES = {"kept_out": Q(released_at_ms=None), "released": Q(released_at_ms__isnull=False)}
-
-
-def kind_of(fields: Fields) -> ChunkOrderKind:
-    """Return the kind of chunk action in a request."""
-    return ChunkOrderKind(fields.choice("kind", KINDS))
-
-
-def paths_of(fields: Fields) -> list[str]:
-    """Return the paths of files in a request."""
-    told = {f"paths[{place}]": path for place, path in enumerate(fields.items("paths", FILES_MAX))}
-    each = Fields(fields.path, told)
-    return [each.text(name, PATH_MAX, empty=False) for name in told]
 
 
 def order_to_json(row: ChunkOrder) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Request and response schemas of tables for OpenAPI; ``table_messages`` validates requests."""
+"""Responses about tables in the OpenAPI schema."""
 
 from __future__ import annotations
 
@@ -6,29 +6,8 @@ from typing import Any
 
 from rest_framework import serializers
 
-from engine.lanes.tables.jobs import TIME_UNITS
 from webadmin.lanes.tables.api.order_messages import BAD_FILE_STATES, KINDS, ORDER_STATES
-from webadmin.lanes.tables.api.table_messages import CHUNK_STATES, MODES, SEGMENT_STATES, TASK_STATES
-from webadmin.schedule.api.operation_serializers import OrderSerializer
-
-
-class AlterTableSerializer(OrderSerializer):
-    """What is to be different."""
-
-    policy = serializers.DictField(required=False, help_text="settings by name; what is absent stays")
-    is_paused = serializers.BooleanField(required=False, help_text="nothing is planned while it is")
-
-
-class CreateTableSerializer(OrderSerializer):
-    """A table to create."""
-
-    name = serializers.CharField()
-    url = serializers.CharField(help_text="where its files lie or will lie")
-    time_column = serializers.CharField()
-    time_unit = serializers.ChoiceField(
-        [unit for unit in TIME_UNITS if unit], required=False, help_text="of a time column of whole numbers"
-    )
-    policy = serializers.DictField(required=False, help_text="settings by name; the others are the default")
+from webadmin.lanes.tables.api.table_messages import CHUNK_STATES, SEGMENT_STATES, TASK_STATES
 
 
 class TableSerializer(serializers.Serializer[Any]):
@@ -59,32 +38,11 @@ class AlteredSerializer(serializers.Serializer[Any]):
     changed = serializers.DictField()
 
 
-class OfferedFileSerializer(serializers.Serializer[Any]):
-    """A file to register."""
-
-    path = serializers.CharField(help_text="below the table's URL")
-    size = serializers.IntegerField(required=False, allow_null=True, help_text="bytes; asked of the store if absent")
-    checksum = serializers.CharField(required=False, help_text="an etag or CRC: tells it from another of the same size")
-
-
 class IntervalSerializer(serializers.Serializer[Any]):
     """A stretch of whole chunks, the end exclusive."""
 
     start_ms = serializers.IntegerField()
     end_ms = serializers.IntegerField()
-
-
-class DropSerializer(OrderSerializer, IntervalSerializer):
-    """A stretch that is to have no rows."""
-
-
-class RegisterSerializer(OrderSerializer):
-    """Files to bring in. ``start_ms`` and ``end_ms`` go with ``replace``."""
-
-    mode = serializers.CharField(required=False, help_text=f"{' or '.join(MODES)}; default: {MODES[0]}")
-    start_ms = serializers.IntegerField(required=False)
-    end_ms = serializers.IntegerField(required=False)
-    files = OfferedFileSerializer(many=True)
 
 
 class FileAnswerSerializer(serializers.Serializer[Any]):
@@ -180,23 +138,14 @@ class TaskListSerializer(serializers.Serializer[Any]):
     tasks = TaskSerializer(many=True)
 
 
-class OrderChunksSerializer(DropSerializer):
-    """What is wanted of chunks."""
-
-    kind = serializers.ChoiceField(KINDS)
-
-
-class EndOrdersSerializer(DropSerializer):
-    """What is not wanted any more."""
-
-    kind = serializers.ChoiceField(KINDS, required=False, help_text="default: both")
-
-
 class OrderedChunksSerializer(IntervalSerializer):
-    """The whole chunks that an order is about."""
+    """The whole chunks that an action is about."""
 
     dry_run = serializers.BooleanField()
+    table = serializers.CharField()
     chunks = serializers.IntegerField()
+    segments = serializers.IntegerField(help_text="in chunks that are known")
+    bytes = serializers.IntegerField()
 
 
 class ChangedCountSerializer(serializers.Serializer[Any]):
@@ -243,12 +192,6 @@ class BadFileSerializer(serializers.Serializer[Any]):
 
 class BadFileListSerializer(serializers.Serializer[Any]):
     files = BadFileSerializer(many=True)
-
-
-class ReleaseFilesSerializer(OrderSerializer):
-    """Files that were repaired."""
-
-    paths = serializers.ListField(child=serializers.CharField(), help_text="below the table's URL")
 
 
 class ReleasedFilesSerializer(serializers.Serializer[Any]):

@@ -1,4 +1,4 @@
-"""Validation of requests about tables field by field, and their JSON responses."""
+"""Query parameters and JSON responses of requests about tables."""
 
 from __future__ import annotations
 
@@ -7,67 +7,18 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from engine.lanes.tables.jobs import TIME_UNITS
 from engine.protocol.errors import InvalidMessage
 from engine.protocol.fields import COUNT_MAX, Fields
 from engine.storage.locations import locate_store
 from webadmin.base.access.tenant_places import place_of_tenant, without_server_paths
-from webadmin.lanes.tables.column_sizes import COLUMN_MAX, DIGEST_MAX, NAME_MAX, PATH_MAX, URL_MAX
 from webadmin.lanes.tables.models import Chunk, DataSource, Segment
 from webadmin.lanes.tables.policies import SETTINGS
-from webadmin.lanes.tables.segment_view import Interval
-from webadmin.lanes.tables.services.read_files import FIRST_TIME_MS, LAST_TIME_MS, OfferedFile
-from webadmin.lanes.tables.services.sources import NewTable
-from webadmin.lanes.tables.services.take_files import FILES_MAX, Taken
-from webadmin.lanes.tables.states import ChunkStanding, RegistrationMode, SegmentState, TaskState
+from webadmin.lanes.tables.services.take_files import Taken
+from webadmin.lanes.tables.states import ChunkStanding, SegmentState, TaskState
 from webadmin.lanes.tables.task_models import Task
 
 ROWS_MAX = 1000
 """Maximum number of rows per response."""
-MODES = [RegistrationMode.APPEND.value, RegistrationMode.REPLACE.value]
-
-
-def new_table(tenant: str, fields: Fields) -> NewTable:
-    """Return the table described in a request."""
-    return NewTable(
-        tenant=tenant,
-        name=fields.text("name", NAME_MAX, empty=False),
-        url=fields.text("url", URL_MAX, empty=False),
-        time_column=fields.text("time_column", COLUMN_MAX, empty=False),
-        time_unit=fields.choice("time_unit", TIME_UNITS) if "time_unit" in fields.values else "",
-        settings=settings_of(fields),
-    )
-
-
-def settings_of(fields: Fields) -> Mapping[str, Any]:
-    """Return the policy settings in a request; only their types are checked."""
-    told = fields.optional("policy")
-    return {} if told is None else dict(told.values)
-
-
-def files_of(fields: Fields) -> list[OfferedFile]:
-    """Return the files offered in a request."""
-    return [
-        OfferedFile(
-            path=each.text("path", PATH_MAX, empty=False),
-            size_bytes=None if each.values.get("size") is None else each.integer("size", 0, COUNT_MAX),
-            checksum=each.text("checksum", DIGEST_MAX, default=""),
-        )
-        for each in fields.objects("files", FILES_MAX)
-    ]
-
-
-def mode_of(fields: Fields) -> RegistrationMode:
-    """Return the registration mode in a request; the default is append."""
-    return RegistrationMode(fields.choice("mode", MODES)) if "mode" in fields.values else RegistrationMode.APPEND
-
-
-def interval_of(fields: Fields) -> Interval:
-    """Return the interval in a request; its end is exclusive."""
-    return (
-        fields.integer("start_ms", FIRST_TIME_MS, LAST_TIME_MS),
-        fields.integer("end_ms", FIRST_TIME_MS, LAST_TIME_MS + 1),
-    )
 
 
 def query_of(values: Mapping[str, str]) -> Fields:

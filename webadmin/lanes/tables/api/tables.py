@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from django.urls import URLPattern, path
 from django.utils.functional import cached_property
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import Serializer
 from rest_framework.views import APIView
 
-from engine.protocol.fields import Fields
-from engine.storage import cached_store
 from webadmin.base.access.errors import TenantNotAllowed
 from webadmin.base.access.scopes import (
     ANY_TENANT,
@@ -27,17 +25,16 @@ from webadmin.base.access.scopes import (
     is_operator,
     listed_tenants,
 )
+from webadmin.base.actions.action import OperatorAction
+from webadmin.base.actions.api import GivenByUrl, post_action
+from webadmin.base.error_answers import ErrorSerializer
+from webadmin.lanes.tables.actions import ALTER_TABLE
 from webadmin.lanes.tables.api import serializers as shapes
 from webadmin.lanes.tables.api import table_messages as messages
 from webadmin.lanes.tables.models import Chunk, DataSource, Segment
-from webadmin.lanes.tables.services.register_files import drop_interval
-from webadmin.lanes.tables.services.sources import alter_table, create_table, find_table
-from webadmin.lanes.tables.services.take_files import take_files
-from webadmin.lanes.tables.states import RegistrationMode
+from webadmin.lanes.tables.registration_actions import CREATE_TABLE, REGISTER_FILES
+from webadmin.lanes.tables.services.sources import find_table
 from webadmin.lanes.tables.task_models import Task
-from webadmin.schedule.api.operation_messages import flag, read_order
-from webadmin.schedule.api.worker_serializers import ErrorSerializer
-from webadmin.schedule.services.operation import Order
 
 ERRORS = dict.fromkeys((400, 401, 403, 404, 409, 413, 415), ErrorSerializer)
 STRETCH = [
@@ -74,13 +71,21 @@ class TableView(APIView):
         """Return the tenant that the response is for; None for an operator, who may see paths of the server."""
         return None if is_operator(credential_of(self.request)) else self.kwargs["tenant"]
 
-    def read(self, shape: type[Serializer[Any]]) -> tuple[Fields, Order]:
-        """Return the fields of the body, validated against ``shape``, and the actor with the reason."""
-        return read_order(self.request, shape)
+
+SHOWN_TO: GivenByUrl = {"shown_to": lambda view: view.tenant_shown_to}
+TABLE_OF_URL: GivenByUrl = {"table": lambda view: view.table}
+
+
+def table_path(action: OperatorAction, address: str) -> URLPattern:
+    """Return the URL of an endpoint that only runs an action on the table of the URL."""
+    view: type[TableView] = type(f"{action.operation}_view", (TableView,), {"post": post_action(action, TABLE_OF_URL)})
+    return path(f"tables/<str:tenant>/<str:name>/{address}", view.as_view(), name=f"table-{action.name}")
 
 
 class TablesView(TableView):
     """The tables of a tenant."""
+
+    post = post_action(CREATE_TABLE, {"tenant": lambda view: view.kwargs["tenant"], **SHOWN_TO})
 
     @extend_schema(operation_id="list_tables", responses={200: shapes.TableListSerializer, **ERRORS})
     def get(self, request: Request, tenant: str) -> Response:
@@ -89,47 +94,22 @@ class TablesView(TableView):
         shown = [messages.table_to_json(row, self.tenant_shown_to) for row in rows[: messages.ROWS_MAX]]
         return Response({"tables": shown})
 
-    @extend_schema(
-        operation_id="create_table",
-        request=shapes.CreateTableSerializer,
-        responses={200: shapes.TableSerializer, **ERRORS},
-    )
-    def post(self, request: Request, tenant: str) -> Response:
-        """Create a table; the same one again changes nothing."""
-        fields, order = self.read(shapes.CreateTableSerializer)
-        is_confined = not is_operator(credential_of(request))
-        new = messages.new_table(tenant, fields)
-        create_table(new, order=order, is_confined=is_confined)
-        if order.is_dry_run:
-            return Response({"tenant": tenant, "name": new.name, "dry_run": True})
-        return Response(messages.table_to_json(find_table(tenant, new.name), self.tenant_shown_to))
-
 
 class OneTableView(TableView):
     """One table."""
+
+    post = post_action(ALTER_TABLE, TABLE_OF_URL)
 
     @extend_schema(operation_id="read_table", responses={200: shapes.TableSerializer, **ERRORS})
     def get(self, request: Request, tenant: str, name: str) -> Response:
         """Say what is set for it and how it is."""
         return Response(messages.table_to_json(self.table, self.tenant_shown_to))
 
-    @extend_schema(
-        operation_id="alter_table",
-        request=shapes.AlterTableSerializer,
-        responses={200: shapes.AlteredSerializer, **ERRORS},
-    )
-    def post(self, request: Request, tenant: str, name: str) -> Response:
-        """Change its policy, or pause it; all its chunks are looked at anew."""
-        fields, order = self.read(shapes.AlterTableSerializer)
-        changes = dict(messages.settings_of(fields))
-        if fields.values.get("is_paused") is not None:
-            changes["is_paused"] = flag(fields, "is_paused")
-        changed = alter_table(self.table, changes, order=order)
-        return Response({"dry_run": order.is_dry_run, "changed": changed})
-
 
 class SegmentsView(TableView):
     """The files of a table."""
+
+    post = post_action(REGISTER_FILES, {**TABLE_OF_URL, **SHOWN_TO})
 
     @extend_schema(
         operation_id="list_segments", parameters=STRETCH, responses={200: shapes.SegmentListSerializer, **ERRORS}
@@ -142,38 +122,6 @@ class SegmentsView(TableView):
             messages.SEGMENT_STATES,
         )
         return Response({"segments": [messages.segment_to_json(row) for row in rows]})
-
-    @extend_schema(
-        operation_id="register_segments",
-        request=shapes.RegisterSerializer,
-        responses={200: shapes.RegisteredSerializer, **ERRORS},
-    )
-    def post(self, request: Request, tenant: str, name: str) -> Response:
-        """Bring up to 1,000 files in, beside what is there or in its place; each is answered by itself."""
-        fields, order = self.read(shapes.RegisterSerializer)
-        mode = messages.mode_of(fields)
-        taken = take_files(
-            self.table,
-            cached_store(self.table.url),
-            messages.files_of(fields),
-            mode=mode,
-            order=order,
-            interval=messages.interval_of(fields) if mode is RegistrationMode.REPLACE else None,
-        )
-        return Response(messages.taken_to_json(taken, self.tenant_shown_to, is_dry_run=order.is_dry_run))
-
-
-class DropIntervalView(TableView):
-    """Dropping a stretch of time."""
-
-    @extend_schema(
-        operation_id="drop_interval", request=shapes.DropSerializer, responses={200: shapes.DroppedSerializer, **ERRORS}
-    )
-    def post(self, request: Request, tenant: str, name: str) -> Response:
-        """Let readers see nothing of an interval of whole chunks; its files are deleted later."""
-        fields, order = self.read(shapes.DropSerializer)
-        done = drop_interval(self.table, messages.interval_of(fields), order=order)
-        return Response({"dry_run": order.is_dry_run, "sequence": done.sequence, "replaced": done.hidden})
 
 
 class ChunksView(TableView):

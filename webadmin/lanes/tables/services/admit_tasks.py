@@ -14,17 +14,18 @@ from engine.lanes.tables.plan.admission import admit
 from engine.lanes.tables.plan.model import PRIORITY_UNIT
 from engine.schedule.model import JobState
 from engine.schedule.priority import urgent_priority_ms
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.cycle_view import budget_left, open_tasks, queue_limits, queue_of
 from webadmin.lanes.tables.models import Chunk, DataSource, Policy
 from webadmin.lanes.tables.task_models import Task
 from webadmin.schedule.errors import StaleSnapshot
 from webadmin.schedule.models import Job
-from webadmin.schedule.services.operation import Operation, Order, operation
+from webadmin.schedule.services.operation import Operation, operation
 
 log = logging.getLogger(__name__)
 
-ORDER = Order(actor="control:tables", why="a commit made room")
+ORDER = ActionContext(actor="control:tables", why="a commit made room")
 
 
 def follow_commits(task_ids: Iterable[int]) -> None:

@@ -18,6 +18,7 @@ from engine.lanes.tables.plain.foreign_formats import check_contents
 from engine.lanes.tables.plain.hive import BadPartition, FoundFile, check_partition, find_files
 from engine.lanes.tables.plain.manifest import POINTER, read_pointer
 from engine.storage import ObjectNotFound, ObjectStore
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.models import DataSource, Segment
 from webadmin.lanes.tables.services.lost_history import (
@@ -36,7 +37,7 @@ from webadmin.lanes.tables.services.settle_failures import quarantine
 from webadmin.lanes.tables.services.sources import NewTable, create_table, find_table
 from webadmin.lanes.tables.services.take_files import FILES_MAX, check_folders, keep_apart, take_files
 from webadmin.lanes.tables.states import RegistrationMode, SegmentState
-from webadmin.schedule.services.operation import Order, operation
+from webadmin.schedule.services.operation import operation
 
 REFUSALS_KEPT = 100
 DRY_RUN_FILES_MAX = 1000
@@ -69,7 +70,7 @@ class Adoption:
         return asdict(self) | {"statuses": dict(self.statuses)}
 
 
-def adopt_table(new: NewTable, store: ObjectStore, *, order: Order, say: Say = lambda text: None) -> Adoption:
+def adopt_table(new: NewTable, store: ObjectStore, *, order: ActionContext, say: Say = lambda text: None) -> Adoption:
     """Create a table from a folder and publish its first manifest. A dry run reads the first files only.
 
     Raises ForeignTable, TableRefused, TableExists, RegistrationRefused, StorageError.
@@ -79,13 +80,15 @@ def adopt_table(new: NewTable, store: ObjectStore, *, order: Order, say: Say = l
         create_table(new, order=order)
         return _walk(find_table(new.tenant, new.name), store, order, say)
     with transaction.atomic():
-        create_table(new, order=Order(actor=order.actor, why=order.why))
+        create_table(new, order=ActionContext(actor=order.actor, why=order.why))
         found = _walk(find_table(new.tenant, new.name), store, order, say)
         transaction.set_rollback(True)
     return found
 
 
-def rescan_table(source: DataSource, store: ObjectStore, *, order: Order, say: Say = lambda text: None) -> Adoption:
+def rescan_table(
+    source: DataSource, store: ObjectStore, *, order: ActionContext, say: Say = lambda text: None
+) -> Adoption:
     """Register new files of a table's folder; quarantine files that are missing from it.
 
     Raises ForeignTable before anything is read; the table is then paused, unless this is a dry run.
@@ -95,7 +98,7 @@ def rescan_table(source: DataSource, store: ObjectStore, *, order: Order, say: S
     return _walk(source, store, order, say)
 
 
-def _walk(source: DataSource, store: ObjectStore, order: Order, say: Say) -> Adoption:
+def _walk(source: DataSource, store: ObjectStore, order: ActionContext, say: Say) -> Adoption:
     adoption = Adoption(table=str(source), url=source.url)
     lost = read_lost_history(source, store)
     filtered = filter_of(source, lost, has_pointer=read_pointer(store) is not None)
@@ -177,7 +180,7 @@ def _is_there(store: ObjectStore, path: str) -> bool:
     return True
 
 
-def _keep_out_gone(source: DataSource, paths: Sequence[str], order: Order) -> None:
+def _keep_out_gone(source: DataSource, paths: Sequence[str], order: ActionContext) -> None:
     """Quarantine files that were deleted from the store: readers could not read the table with them."""
     with operation() as run:
         row = dialect.locked(DataSource.objects.filter(id=source.id)).get()
@@ -193,7 +196,11 @@ def _keep_out_gone(source: DataSource, paths: Sequence[str], order: Order) -> No
 
 
 def _fitting(
-    source: DataSource, batch: Iterable[FoundFile], keys: tuple[str, ...] | None, order: Order, adoption: Adoption
+    source: DataSource,
+    batch: Iterable[FoundFile],
+    keys: tuple[str, ...] | None,
+    order: ActionContext,
+    adoption: Adoption,
 ) -> tuple[tuple[str, ...] | None, list[FoundFile]]:
     """Return the files whose folders have the same partition keys as all others; quarantine the rest."""
     fitting, strangers = [], []
@@ -211,7 +218,9 @@ def _fitting(
     return keys, fitting
 
 
-def _take(source: DataSource, store: ObjectStore, files: Iterable[FoundFile], order: Order, adoption: Adoption) -> None:
+def _take(
+    source: DataSource, store: ObjectStore, files: Iterable[FoundFile], order: ActionContext, adoption: Adoption
+) -> None:
     offered = [OfferedFile(path=file.path, size_bytes=file.size) for file in files]
     fresh = DataSource.objects.select_related("policy").get(id=source.id)
     taken = take_files(

@@ -25,13 +25,13 @@ from engine.lanes.tables.plain.manifest import (
 )
 from engine.storage import ObjectNotFound, ObjectStore
 from webadmin.base.access.services import record_audit
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.models import DataSource, Policy, Segment
 from webadmin.lanes.tables.policies import granularity_of, mark_dirty
 from webadmin.lanes.tables.services.publish_manifest import lost_pointer
 from webadmin.lanes.tables.states import SegmentState
 from webadmin.lanes.tables.task_models import Task
-from webadmin.schedule.services.operation import Order
 
 ROWS_PER_STATEMENT = 1000
 REASON = "the history that the database lost had replaced it"
@@ -123,7 +123,7 @@ def _earlier_files(store: ObjectStore, after: int, before: int) -> set[str]:
     return found
 
 
-def follow_lost_history(source: DataSource, lost: LostHistory, *, order: Order) -> None:
+def follow_lost_history(source: DataSource, lost: LostHistory, *, order: ActionContext) -> None:
     """Hide the files that are in other files of the manifest, and forget merges that were not published.
 
     Files that were registered since the database went back stay, also those that were merged since: their rows are

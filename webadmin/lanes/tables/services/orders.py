@@ -11,6 +11,7 @@ from django.db.models import F
 
 from engine.storage import ObjectStore, cached_store
 from webadmin.base.access.services import record_audit
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.column_sizes import REASON_MAX
 from webadmin.lanes.tables.errors import IntervalRefused
@@ -20,7 +21,7 @@ from webadmin.lanes.tables.segment_view import Interval
 from webadmin.lanes.tables.services.register_files import add_files
 from webadmin.lanes.tables.services.take_files import FILES_MAX, read_again, what_is_wrong
 from webadmin.lanes.tables.states import ChunkOrderKind, RegistrationMode, SegmentState
-from webadmin.schedule.services.operation import OperationOutcome, Order
+from webadmin.schedule.services.operation import OperationOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,9 @@ class ChunksChanged:
         return {"start_ms": self.interval[0], "end_ms": self.interval[1], "chunks": self.chunks}
 
 
-def order_chunks(source: DataSource, interval: Interval, kind: ChunkOrderKind, *, order: Order) -> ChunksChanged:
+def order_chunks(
+    source: DataSource, interval: Interval, kind: ChunkOrderKind, *, order: ActionContext
+) -> ChunksChanged:
     """Exclude the chunks that an interval touches, or compact them now, by ``kind``. Raises IntervalRefused."""
     with transaction.atomic():
         row, told = _about(source, interval)
@@ -55,7 +58,7 @@ def order_chunks(source: DataSource, interval: Interval, kind: ChunkOrderKind, *
     return told
 
 
-def end_orders(source: DataSource, interval: Interval, kind: ChunkOrderKind, *, order: Order) -> int:
+def end_orders(source: DataSource, interval: Interval, kind: ChunkOrderKind, *, order: ActionContext) -> int:
     """End the active actions of this kind on chunks that an interval touches; return their number."""
     with transaction.atomic():
         row, told = _about(source, interval)
@@ -71,7 +74,7 @@ def end_orders(source: DataSource, interval: Interval, kind: ChunkOrderKind, *, 
     return len(found)
 
 
-def retry_chunks(source: DataSource, interval: Interval, *, order: Order) -> int:
+def retry_chunks(source: DataSource, interval: Interval, *, order: ActionContext) -> int:
     """Release quarantined chunks for another attempt; return their number."""
     with transaction.atomic():
         row, told = _about(source, interval)
@@ -86,7 +89,7 @@ def retry_chunks(source: DataSource, interval: Interval, *, order: Order) -> int
     return count
 
 
-def release_files(source: DataSource, store: ObjectStore, paths: Sequence[str], *, order: Order) -> list[str]:
+def release_files(source: DataSource, store: ObjectStore, paths: Sequence[str], *, order: ActionContext) -> list[str]:
     """Release quarantined files after repair; return the paths released.
 
     A file that was in the timeline is read again and added like a late file, or stays in quarantine with its current
@@ -125,7 +128,7 @@ def release_files(source: DataSource, store: ObjectStore, paths: Sequence[str], 
     return found
 
 
-def release_since(place: str, since_ms: int, order: Order) -> list[OperationOutcome]:
+def release_since(place: str, since_ms: int, order: ActionContext) -> list[OperationOutcome]:
     """Release the files of a table quarantined by failed merges since ``since_ms`` (wall time)."""
     tenant, _, name = place.partition("/")
     source = DataSource.objects.filter(tenant=tenant, name=name).first()
@@ -159,5 +162,5 @@ def _look_again(source: DataSource, interval: Interval) -> None:
     DataSource.objects.filter(id=source.id).update(is_dirty=True, turn=F("turn") + 1)
 
 
-def _record(action: str, source: DataSource, told: ChunksChanged, order: Order) -> None:
+def _record(action: str, source: DataSource, told: ChunksChanged, order: ActionContext) -> None:
     record_audit(actor=order.actor, action=action, target=str(source), detail=told.to_json() | {"why": order.why})

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from engine.lanes.tables.plain.foreign_formats import ForeignTable
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.tables.column_sizes import REASON_MAX
 from webadmin.lanes.tables.models import DataSource
 from webadmin.lanes.tables.services.sources import alter_table
-from webadmin.schedule.services.operation import Order
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ def pause_foreign(source: DataSource, *, is_dry_run: bool) -> Iterator[None]:
     except ForeignTable as error:
         if is_dry_run:
             raise
-        alter_table(source, {"is_paused": True}, order=Order(actor=ACTOR, why=str(error)))
+        alter_table(source, {"is_paused": True}, order=ActionContext(actor=ACTOR, why=str(error)))
         DataSource.objects.filter(id=source.id).update(refusal=str(error)[:REASON_MAX])
         log.error("foreign_table table=%s reason=%s", source, error)
         raise

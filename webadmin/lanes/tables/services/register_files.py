@@ -23,13 +23,13 @@ from engine.lanes.tables.plan.granularity import Granularity
 from engine.lanes.tables.plan.model import Segment as PlannedSegment
 from engine.lanes.tables.plan.visibility import version_above
 from webadmin.base.access.services import record_audit
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.errors import IntervalRefused, RegistrationRefused
 from webadmin.lanes.tables.models import DataSource, Policy, Registration, Segment
 from webadmin.lanes.tables.policies import chunks_of, granularity_of, mark_dirty
 from webadmin.lanes.tables.segment_view import Interval, closure, merged, touching
 from webadmin.lanes.tables.states import RegistrationMode, SegmentState
-from webadmin.schedule.services.operation import Order
 
 ROWS_PER_STATEMENT = 1000
 
@@ -77,7 +77,7 @@ class _Call:
 
     source: DataSource
     granularity: Granularity
-    order: Order
+    order: ActionContext
     now_ms: int
     facts: Mapping[int, FileFacts] = field(default_factory=dict)
     known: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ def add_files(
     files: Sequence[FileFacts],
     *,
     mode: RegistrationMode,
-    order: Order,
+    order: ActionContext,
     interval: Interval | None = None,
     columns: Columns | None = None,
     refused: int = 0,
@@ -113,7 +113,7 @@ def add_files(
         return _apply(call, arrival, mode, columns, refused)
 
 
-def drop_interval(source: DataSource, interval: Interval, *, order: Order) -> Registered:
+def drop_interval(source: DataSource, interval: Interval, *, order: ActionContext) -> Registered:
     """Hide the files of an interval of whole chunks; they are deleted later. Raises RegistrationRefused."""
     with transaction.atomic():
         call, _ = _begin(source, order, ())
@@ -123,7 +123,7 @@ def drop_interval(source: DataSource, interval: Interval, *, order: Order) -> Re
         return _apply(call, arrival, RegistrationMode.DROP, None, 0, dropped=interval)
 
 
-def _begin(source: DataSource, order: Order, files: Sequence[FileFacts]) -> tuple[_Call, dict[int, FileFacts]]:
+def _begin(source: DataSource, order: ActionContext, files: Sequence[FileFacts]) -> tuple[_Call, dict[int, FileFacts]]:
     """Lock the table; return the call and the files that are new."""
     row = dialect.locked(DataSource.objects.filter(id=source.id)).get()
     policy = Policy.objects.get(source=row)
@@ -249,7 +249,7 @@ def _apply(
     return told
 
 
-def _detail(told: Registered, registration: Registration, order: Order) -> dict[str, Any]:
+def _detail(told: Registered, registration: Registration, order: ActionContext) -> dict[str, Any]:
     return {
         "registration": registration.id,
         "files": len(told.added),

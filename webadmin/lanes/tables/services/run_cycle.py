@@ -19,6 +19,7 @@ from engine.lanes.tables.plan.model import PRIORITY_UNIT, Action, CycleDecisions
 from engine.schedule.errors import SnapshotRefused
 from engine.schedule.limits import LimitName
 from engine.schedule.model import LIVE_STATES, JobState
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.column_sizes import REASON_MAX
 from webadmin.lanes.tables.cycle_view import CycleView, looked_json, read_cycle
@@ -34,7 +35,7 @@ from webadmin.schedule.errors import StaleSnapshot
 from webadmin.schedule.models import Job, LogHead
 from webadmin.schedule.polls.fair_shares import intern_shares
 from webadmin.schedule.queries import effective_limits, limits_now
-from webadmin.schedule.services.operation import Operation, Order, operation, room_for
+from webadmin.schedule.services.operation import Operation, operation, room_for
 
 log = logging.getLogger(__name__)
 
@@ -70,9 +71,9 @@ def due_tables(now_ms: int, count: int) -> list[DataSource]:
     return list(DataSource.objects.filter(due, is_paused=False).order_by("looked_at_ms", "id")[:count])
 
 
-def take_turn(source: DataSource, *, order: Order | None = None) -> CycleReport:
+def take_turn(source: DataSource, *, order: ActionContext | None = None) -> CycleReport:
     """Run one cycle of a table. Raises StaleSnapshot if concurrent changes exceed ``TURNS_MAX`` attempts."""
-    order = order or Order(actor=ACTOR, why="what changed in the timeline")
+    order = order or ActionContext(actor=ACTOR, why="what changed in the timeline")
     intern_shares([(KIND, source.tenant)])
     for _ in range(TURNS_MAX):
         try:
@@ -82,7 +83,7 @@ def take_turn(source: DataSource, *, order: Order | None = None) -> CycleReport:
     raise StaleSnapshot(f"{source} changed {TURNS_MAX} times while it was looked at")
 
 
-def _turn(source: DataSource, order: Order) -> CycleReport:
+def _turn(source: DataSource, order: ActionContext) -> CycleReport:
     try:
         view = read_cycle(source, room=_room())
         decisions = run_cycle(view.snapshot)
@@ -130,7 +131,7 @@ def _report(decisions: CycleDecisions, view: CycleView) -> CycleReport:
 class _Applied:
     """The decisions of a cycle while they are written."""
 
-    def __init__(self, source: DataSource, view: CycleView, decisions: CycleDecisions, order: Order) -> None:
+    def __init__(self, source: DataSource, view: CycleView, decisions: CycleDecisions, order: ActionContext) -> None:
         self.source = source
         self.view = view
         self.decisions = decisions

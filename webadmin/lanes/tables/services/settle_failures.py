@@ -25,6 +25,7 @@ from engine.lanes.tables.plain.facts import read_facts
 from engine.lanes.tables.plan.granularity import Granularity
 from engine.schedule.model import JobState, ParkedKind
 from engine.storage import ObjectNotFound, ObjectStore, StorageError
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.column_sizes import REASON_MAX
 from webadmin.lanes.tables.models import BadFile, Chunk, DataSource, Policy, Segment
@@ -35,7 +36,7 @@ from webadmin.lanes.tables.task_models import Task, TaskChunk
 from webadmin.schedule.isolation_stops import FoundBad, stopped_places
 from webadmin.schedule.models import Attempt
 from webadmin.schedule.register import BAD_OUTCOMES, with_last_error
-from webadmin.schedule.services.operation import Order, operation
+from webadmin.schedule.services.operation import operation
 from webadmin.schedule.services.stop_isolation import brake
 
 log = logging.getLogger(__name__)
@@ -75,9 +76,11 @@ def failing_tasks() -> list[Task]:
     return list(tasks.filter(evicted | waits).select_related("job", "source").order_by("id")[:TASKS_MAX])
 
 
-def settle_failure(task: Task, store: ObjectStore, report: FailureReport, *, order: Order | None = None) -> None:
+def settle_failure(
+    task: Task, store: ObjectStore, report: FailureReport, *, order: ActionContext | None = None
+) -> None:
     """Read the files that a task may fail on, and settle the failure. Idempotent and safe to run concurrently."""
-    order = order or Order(actor=ACTOR, why="a job failed on it")
+    order = order or ActionContext(actor=ACTOR, why="a job failed on it")
     assert task.job is not None, "an open task has a job"
     is_over = task.job.state == JobState.PARKED
     bad: list[tuple[Segment, BadObject]] = []
@@ -160,7 +163,7 @@ def _times_beyond(segment: Segment, found: tuple[int, int] | None) -> str:
     return f"it has times from {found[0]} to {found[1]} ms, and its statistics said from {first} to {last}"
 
 
-def _keep_out(task: Task, bad: Sequence[tuple[Segment, BadObject]], order: Order) -> None:
+def _keep_out(task: Task, bad: Sequence[tuple[Segment, BadObject]], order: ActionContext) -> None:
     """Quarantine these files, end the task, and have its chunks planned without them."""
     with operation() as run:
         source = dialect.locked(DataSource.objects.filter(id=task.source_id)).get()
@@ -219,7 +222,7 @@ def files_kept_out(place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
     return Counter(held.filter(segment__created_at_ms__gt=accepted_ms).values_list("error_class", flat=True))
 
 
-def _fail(task: Task, order: Order) -> int:
+def _fail(task: Task, order: ActionContext) -> int:
     """End a task that failed permanently and count it for its chunks; return how many are quarantined now."""
     assert task.job is not None, "an open task has a job"
     [job] = with_last_error(type(task.job).objects.filter(id=task.job.pk))

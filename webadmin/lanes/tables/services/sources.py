@@ -25,12 +25,12 @@ from webadmin.base.access.store_places import (
     root_refusal,
 )
 from webadmin.base.access.tenant_places import place_of_tenant, shown_place_of_tenant
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database.dialect import locked
 from webadmin.lanes.tables.column_sizes import COLUMN_MAX, NAME_MAX, URL_MAX
 from webadmin.lanes.tables.errors import TableExists, TableMissing, TableRefused
 from webadmin.lanes.tables.models import Chunk, DataSource, Policy
 from webadmin.lanes.tables.policies import SETTINGS, check_settings, fingerprint_of, regrid
-from webadmin.schedule.services.operation import Order
 
 _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{NAME_MAX - 1}}}")
 
@@ -55,7 +55,7 @@ def find_table(tenant: str, name: str) -> DataSource:
     return found
 
 
-def create_table(new: NewTable, *, order: Order, is_confined: bool = False) -> DataSource:
+def create_table(new: NewTable, *, order: ActionContext, is_confined: bool = False) -> DataSource:
     """Create a table; return the existing one if it has the same URL and time column.
 
     Writes nothing to the store, but checks the URL for tables of other formats. ``is_confined`` limits the URL to the
@@ -126,7 +126,7 @@ def _refuse_overlap(url: str, tenant: str, is_confined: bool) -> None:
         raise TableRefused(f"{url} holds {holds}: {DELETES_IMPORTED}")
 
 
-def alter_table(source: DataSource, changes: Mapping[str, Any], *, order: Order) -> dict[str, Any]:
+def alter_table(source: DataSource, changes: Mapping[str, Any], *, order: ActionContext) -> dict[str, Any]:
     """Change settings named in ``SETTINGS``, or ``is_paused``; return those that differ now.
 
     All chunks are analysed again. Raises TableRefused.

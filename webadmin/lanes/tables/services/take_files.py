@@ -17,6 +17,7 @@ from engine.formats.parquet.schemas import unified_schema
 from engine.lanes.tables.plain.foreign_formats import check_place
 from engine.lanes.tables.plain.manifest import columns_of
 from engine.storage import ObjectStore
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.errors import RegistrationRefused
 from webadmin.lanes.tables.models import BadFile, DataSource
@@ -32,7 +33,6 @@ from webadmin.lanes.tables.services.register_files import (
     known_files,
 )
 from webadmin.lanes.tables.states import RegistrationMode
-from webadmin.schedule.services.operation import Order
 
 FILES_MAX = 1000
 """Maximum number of files per call: their footers are read while the client waits."""
@@ -79,7 +79,7 @@ def take_files(
     offered: Sequence[OfferedFile],
     *,
     mode: RegistrationMode,
-    order: Order,
+    order: ActionContext,
     interval: Interval | None = None,
     keeps_bad: bool = False,
     is_checked: bool = False,

@@ -15,7 +15,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from webadmin.adminkit import formatting as show
-from webadmin.adminkit.orders import OrderedAdmin
+from webadmin.adminkit.actions import ActionAdmin
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.admin.chunk_sections import chunk_notices, chunk_sections
 from webadmin.lanes.tables.models import Chunk, DataSource
@@ -107,10 +107,11 @@ def timeline_data(request: HttpRequest, source: DataSource) -> HttpResponse:
 def chunk_links(request: HttpRequest, chunk: Chunk) -> list[tuple[str, str]]:
     """Return the permitted actions on a chunk with their URLs."""
     page = admin.site.get_model_admin(Chunk)
-    assert isinstance(page, OrderedAdmin)
-    if not page.may_order(request):
+    assert isinstance(page, ActionAdmin)
+    if not page.may_act(request):
         return []
-    return [(order.label, page.order_address(order, [chunk.pk])) for order in page.orders if order.fits(chunk)]
+    fitting = [action for action in page.operator_actions if action.fits(chunk)]
+    return [(action.label, page.action_address(action, [chunk.pk])) for action in fitting]
 
 
 @_answer
@@ -124,6 +125,6 @@ def timeline_chunk(request: HttpRequest, source: DataSource, start_ms: str) -> H
         "chunk": chunk,
         "notices": chunk_notices(chunk),
         "sections": chunk_sections(chunk),
-        "order_links": chunk_links(request, chunk),
+        "action_links": chunk_links(request, chunk),
     }
     return TemplateResponse(request, "tables/chunk_panel.html", context)

@@ -21,10 +21,11 @@ from webadmin.base.access.store_places import (
     lock_places,
     root_refusal,
 )
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database.dialect import locked
 from webadmin.lanes.tsdb.models import NAME_MAX, URL_MAX, Bucket, BucketTenant
 from webadmin.lanes.tsdb.policies import layout_of, policy_of
-from webadmin.schedule.services.operation import Order
+from webadmin.schedule.errors import NotFound
 
 SETTINGS = (
     *("ranges", "consistency_delay_seconds", "winner", "partition_series", "partition_index_bytes", "replication"),
@@ -48,7 +49,7 @@ class BucketRefused(LithifyError):
     code = "bucket_refused"
 
 
-def adopt_bucket(*, url: str, layout: str, name: str = "", order: Order, **settings: Any) -> Bucket:
+def adopt_bucket(*, url: str, layout: str, name: str = "", order: ActionContext, **settings: Any) -> Bucket:
     """Take over compaction of a bucket; return the existing row if the URL is already adopted.
 
     Does not read or write the bucket. Raises BucketRefused, InvalidStoreUrl.
@@ -91,6 +92,14 @@ def check_adoption(*, url: str, layout: str, name: str = "", **settings: Any) ->
     return bucket
 
 
+def find_bucket(name: str) -> Bucket:
+    """Return the bucket of this name. Raises NotFound."""
+    found = Bucket.objects.filter(name=name).first()
+    if found is None:
+        raise NotFound(f"no bucket {name!r}: adopt it first")
+    return found
+
+
 def _refuse_overlap(url: str) -> None:
     if other := conflict_of_new_store(url, is_table=False):
         raise BucketRefused(f"{url} is, holds or lies in the place of another store: {other.name}, {other.url}")
@@ -98,7 +107,7 @@ def _refuse_overlap(url: str) -> None:
         raise BucketRefused(f"{url} holds {imported.name}: {DELETES_IMPORTED}")
 
 
-def change_bucket(bucket: Bucket, changes: Mapping[str, Any], *, order: Order) -> dict[str, Any]:
+def change_bucket(bucket: Bucket, changes: Mapping[str, Any], *, order: ActionContext) -> dict[str, Any]:
     """Change settings named in ``SETTINGS``; return those that differ now. All tenants are planned again.
 
     Raises BucketRefused, also for a change of replica labels after blocks were found: it would rename their tenants.

@@ -27,6 +27,7 @@ from engine.lanes.tsdb.merge.merge_job import check_names
 from engine.lanes.tsdb.merge.verification import verify_block
 from engine.schedule.model import JobState, ParkedKind
 from engine.storage import ObjectStore, StorageError
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.lanes.tsdb.models import REASON_MAX, Block, Group, Part
 from webadmin.lanes.tsdb.patience import again_at_ms
@@ -35,7 +36,6 @@ from webadmin.lanes.tsdb.states import BlockState, GroupState
 from webadmin.schedule.isolation_stops import stopped_places
 from webadmin.schedule.models import Attempt, Job
 from webadmin.schedule.register import BAD_OUTCOMES, is_kind
-from webadmin.schedule.services.operation import Order
 
 log = logging.getLogger(__name__)
 
@@ -65,9 +65,9 @@ class IsolationReport:
         return not self.bytes_read or self.bytes_read + block.size_bytes <= BYTES_PER_ROUND
 
 
-def isolate_sources(stores: OpenStore, *, order: Order | None = None) -> IsolationReport:
+def isolate_sources(stores: OpenStore, *, order: ActionContext | None = None) -> IsolationReport:
     """Examine the sources of failing jobs. Idempotent and safe to run concurrently."""
-    order = order or Order(actor=ACTOR, why="a job failed on it")
+    order = order or ActionContext(actor=ACTOR, why="a job failed on it")
     report = IsolationReport()
     for job in _failing_jobs():
         related = Part.objects.select_related("group__tenant__bucket", "group__tenant__folder")
@@ -111,7 +111,7 @@ def _suspects(job: Job, group: Group) -> list[Block]:
 
 
 def _look_at(
-    part: Part, job: Job, suspects: Sequence[Block], store: ObjectStore, order: Order, report: IsolationReport
+    part: Part, job: Job, suspects: Sequence[Block], store: ObjectStore, order: ActionContext, report: IsolationReport
 ) -> None:
     group = part.group
     bad: list[BadSource] = []

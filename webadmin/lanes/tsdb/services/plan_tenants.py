@@ -23,6 +23,7 @@ from engine.schedule.limits import LimitName
 from engine.schedule.model import LIVE_STATES, JobState
 from engine.schedule.priority import job_priority_ms
 from engine.storage import ObjectStore, StorageError
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.lanes.tsdb.models import REASON_MAX, Block, BucketTenant, Group, OutboxStep, Part
 from webadmin.lanes.tsdb.patience import again_at_ms, in_words
@@ -35,7 +36,7 @@ from webadmin.schedule.errors import StaleSnapshot
 from webadmin.schedule.models import Job
 from webadmin.schedule.polls.fair_shares import intern_shares
 from webadmin.schedule.queries import effective_limits, limits_now
-from webadmin.schedule.services.operation import JOBS_PER_COMMAND, Operation, Order, operation
+from webadmin.schedule.services.operation import JOBS_PER_COMMAND, Operation, operation
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +56,9 @@ class PlanReport:
     refused: dict[str, str] = field(default_factory=dict)
 
 
-def plan_tenant(tenant: BucketTenant, store: ObjectStore, *, order: Order | None = None) -> PlanReport:
+def plan_tenant(tenant: BucketTenant, store: ObjectStore, *, order: ActionContext | None = None) -> PlanReport:
     """Plan one tenant from its recorded blocks, and create as many jobs as there is room for."""
-    order = order or Order(actor=ACTOR, why="blocks of an interval")
+    order = order or ActionContext(actor=ACTOR, why="blocks of an interval")
     now_ms = dialect.clock_ms()
     report = PlanReport()
     if not order.is_dry_run:
@@ -88,7 +89,7 @@ def _give_up_cut_groups(tenant: BucketTenant) -> None:
     why = "the bucket does not allow parts of a group"
     if cut := list(Group.objects.filter(tenant=tenant, state=GroupState.OPEN, partitions__gt=1)):
         end_groups(cut, why)
-    withdraw_cut_groups(tenant, order=Order(actor=ACTOR, why=why))
+    withdraw_cut_groups(tenant, order=ActionContext(actor=ACTOR, why=why))
 
 
 def note_failure(tenant: BucketTenant, error: Exception) -> str:
@@ -175,7 +176,7 @@ def _mark_duplicates(plan: IntervalPlan, tenant: BucketTenant, now_ms: int) -> l
 
 
 def _make_groups(
-    groups: Sequence[IntervalGroup], tenant: BucketTenant, now_ms: int, order: Order, report: PlanReport
+    groups: Sequence[IntervalGroup], tenant: BucketTenant, now_ms: int, order: ActionContext, report: PlanReport
 ) -> bool:
     """Create groups and their jobs in batches; return whether there was room for all."""
     left = list(groups)
@@ -217,7 +218,7 @@ def _batch(groups: Sequence[IntervalGroup], room: int) -> list[IntervalGroup]:
 
 
 def _create(
-    run: Operation, groups: Sequence[IntervalGroup], tenant: BucketTenant, now_ms: int, order: Order
+    run: Operation, groups: Sequence[IntervalGroup], tenant: BucketTenant, now_ms: int, order: ActionContext
 ) -> list[str]:
     """Create these groups with their jobs in one command; return the jobs' names."""
     entries = [_entry(group, part, tenant) for group in groups for part in group.group_partitions()]

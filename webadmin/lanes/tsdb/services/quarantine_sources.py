@@ -10,6 +10,7 @@ from django.db.models import F, Q
 
 from engine.core.errors import BadObject
 from engine.lanes.tsdb.jobs import KIND
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.lanes.tsdb.models import REASON_MAX, Block, BlockQuarantine, BucketTenant, Group, OutboxStep
 from webadmin.lanes.tsdb.services.dissolve_groups import dissolve_groups, jobs_of
@@ -18,7 +19,7 @@ from webadmin.schedule.errors import FilterEmpty
 from webadmin.schedule.isolation_stops import FoundBad
 from webadmin.schedule.models import Job
 from webadmin.schedule.register import NAMES_MAX
-from webadmin.schedule.services.operation import OperationOutcome, Order, operation
+from webadmin.schedule.services.operation import OperationOutcome, operation
 from webadmin.schedule.services.stop_isolation import brake
 
 MARKED_BY = "Lithify cannot read it"
@@ -32,7 +33,7 @@ class BadSource:
     error: BadObject
 
 
-def quarantine_sources(group: Group, job: Job, bad: Sequence[BadSource], order: Order) -> list[BadSource]:
+def quarantine_sources(group: Group, job: Job, bad: Sequence[BadSource], order: ActionContext) -> list[BadSource]:
     """Quarantine these sources of an open group and dissolve the group, in one command; return the quarantined ones.
 
     The outbox writes the no-compact marks. Changes nothing if the group is no longer open, or if too many sources are
@@ -103,14 +104,14 @@ def of_place(place: str, tenant: str) -> Q:
     return Q(**{f"{tenant}__bucket__name": bucket, f"{tenant}__name": name})
 
 
-def release_since(place: str, since_ms: int, order: Order) -> list[OperationOutcome]:
+def release_since(place: str, since_ms: int, order: ActionContext) -> list[OperationOutcome]:
     """Release the sources quarantined since ``since_ms`` (wall time), in commands of bounded size."""
     held = BlockQuarantine.objects.filter(of_place(place, "block__tenant"), released_at_ms=None, at_ms__gte=since_ms)
     ids = list(held.order_by("id").values_list("block__ulid", flat=True))
     return [release_sources(ids[at : at + NAMES_MAX], order=order) for at in range(0, len(ids), NAMES_MAX)]
 
 
-def release_sources(blocks: Sequence[str], *, everything: bool = False, order: Order) -> OperationOutcome:
+def release_sources(blocks: Sequence[str], *, everything: bool = False, order: ActionContext) -> OperationOutcome:
     """Release quarantined blocks, given by ULID, for planning and remove their no-compact marks.
 
     Raises FilterEmpty.
@@ -134,7 +135,7 @@ def release_sources(blocks: Sequence[str], *, everything: bool = False, order: O
     )
 
 
-def _let_in(rows: Sequence[BlockQuarantine], order: Order) -> None:
+def _let_in(rows: Sequence[BlockQuarantine], order: ActionContext) -> None:
     now_ms = dialect.clock_ms()
     BlockQuarantine.objects.filter(id__in=[row.id for row in rows]).update(
         released_at_ms=now_ms, released_by=order.actor[:150], release_why=order.why[:REASON_MAX]

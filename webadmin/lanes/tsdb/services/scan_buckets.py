@@ -16,6 +16,7 @@ from django.db.models import F, QuerySet
 from engine.lanes.tsdb.buckets.model import FolderScan, FoundBlock, KnownFolder, Mark, MarkKind
 from engine.lanes.tsdb.buckets.scan import scan_folder
 from engine.storage import ObjectStore, StorageError
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.lanes.tsdb.block_columns import block_columns
 from webadmin.lanes.tsdb.models import REASON_MAX, Block, Bucket, BucketTenant, Folder, Group
@@ -23,7 +24,7 @@ from webadmin.lanes.tsdb.patience import again_at_ms, in_words
 from webadmin.lanes.tsdb.policies import layout_of
 from webadmin.lanes.tsdb.services.dissolve_groups import dissolve_groups, jobs_of
 from webadmin.lanes.tsdb.states import BlockState
-from webadmin.schedule.services.operation import Order, operation
+from webadmin.schedule.services.operation import operation
 
 log = logging.getLogger(__name__)
 
@@ -296,9 +297,9 @@ def _named(rows: QuerySet[Block], ulids: Sequence[str]) -> list[Block]:
     ]
 
 
-def end_groups(groups: Sequence[Group], because: str, order: Order | None = None) -> None:
+def end_groups(groups: Sequence[Group], because: str, order: ActionContext | None = None) -> None:
     """Dissolve groups in a separate command."""
-    order = order or Order(actor=ACTOR, why=because)
+    order = order or ActionContext(actor=ACTOR, why=because)
     with operation() as run:
         names = [job.name for job in jobs_of(groups)]
         detail = {"jobs": names, "groups": [group.id for group in groups]}

@@ -11,15 +11,16 @@ from collections.abc import Collection
 
 from django.db.models import F
 
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.lanes.tsdb.models import REASON_MAX, Block, BucketTenant, Group, OutboxStep
 from webadmin.lanes.tsdb.states import BlockState, GroupState, StepKind
-from webadmin.schedule.services.operation import OperationOutcome, Order, operation
+from webadmin.schedule.services.operation import OperationOutcome, operation
 
 WHY = "an operator withdrew its result"
 
 
-def withdraw_groups(ids: Collection[int], *, order: Order) -> OperationOutcome:
+def withdraw_groups(ids: Collection[int], *, order: ActionContext) -> OperationOutcome:
     """Withdraw the results of these groups; groups that cannot be withdrawn are skipped with the reason."""
     if order.is_dry_run:
         fit, left = _sorted_out(ids)
@@ -35,7 +36,7 @@ def withdraw_groups(ids: Collection[int], *, order: Order) -> OperationOutcome:
     )
 
 
-def withdraw_cut_groups(tenant: BucketTenant, *, order: Order) -> None:
+def withdraw_cut_groups(tenant: BucketTenant, *, order: ActionContext) -> None:
     """Withdraw split groups that are done and not completely published: their sources are not marked yet."""
     parts = OutboxStep.objects.filter(tenant=tenant, kind=StepKind.WRITE_META, done_at_ms=None, block__partitions__gt=1)
     unpublished = Group.objects.filter(

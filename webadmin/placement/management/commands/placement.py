@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from argparse import ArgumentParser
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
 from engine.core.errors import LithifyError
-from engine.placement.model import TOKENS_DEFAULT, LoadBalancing
+from engine.placement.model import TOKENS_DEFAULT
 from engine.placement.plots.archetypes import all_plots
+from webadmin.base.actions.action import OperatorAction, outcome_json
+from webadmin.base.actions.command import add_options, run_action
+from webadmin.base.actions.fields import Group
 from webadmin.placement.models import RulesHead
-from webadmin.placement.operator_settings import LIMIT_NAMES
+from webadmin.placement.placement_actions import DRAIN, SET_LIMITS, SET_OVERRIDE, SIZE_RING
 from webadmin.placement.rule_changes import rule_json
 from webadmin.placement.services.build_placement_rules import rules_of
-from webadmin.placement.services.decide_placement import change_limits, change_override
 from webadmin.placement.services.foresee_placement import FleetChange, what_if
-from webadmin.placement.services.instances import current_ring, drain_instance, size_ring
-from webadmin.schedule.services.operation import Order
 
-WORDS = [choice.name.lower() for choice in LoadBalancing]
-WHOLE_NUMBERS = [name for name in LIMIT_NAMES if name not in ("load_balancing", "may_leave_zone")]
+ACTIONS: dict[str, tuple[OperatorAction, Sequence[str]]] = {
+    "limits": (SET_LIMITS, ()),
+    "override": (SET_OVERRIDE, ("tenant", "dataset")),
+    "drain": (DRAIN, ("instances",)),
+    "ring-size": (SIZE_RING, ("shards",)),
+}
 
 
 class Command(BaseCommand):
-    """One subcommand per question or order; each prints JSON."""
+    """One subcommand per question or action; each prints JSON."""
 
     help = "Show or change how datasets are placed, say what a change would move, draw how placement works."
 
@@ -36,28 +40,11 @@ class Command(BaseCommand):
         parts = parser.add_subparsers(dest="part", required=True)
         show = parts.add_parser("show", help="the rules in force, one dataset per line")
         show.add_argument("--tenant", default=None)
-        limits = parts.add_parser("limits", help="set limits for everybody or a tenant")
-        limits.add_argument("--tenant", default="", help="default: everybody")
-        for name in WHOLE_NUMBERS:
-            limits.add_argument(f"--{name.replace('_', '-')}", type=int)
-        limits.add_argument("--load-balancing", choices=WORDS)
-        limits.add_argument("--may-leave-zone", choices=["yes", "no"])
-        override = parts.add_parser("override", help="override or pin one dataset")
-        override.add_argument("tenant")
-        override.add_argument("dataset")
-        override.add_argument("--tenant-shards", type=int)
-        override.add_argument("--dataset-shards", type=int)
-        override.add_argument("--load-balancing", choices=WORDS)
-        override.add_argument("--shards", type=int, nargs="+", help="pin it to these shards")
-        drain = parts.add_parser("drain", help="let an instance flush and leave")
-        drain.add_argument("instance")
-        size = parts.add_parser("ring-size", help="more shards, ahead of a growth")
-        size.add_argument("shards", type=int)
-        for order in (limits, override, drain, size):
-            order.add_argument("--dry-run", action="store_true", help="only say what would move")
-            order.add_argument("--why", default="", help="stands in the audit log")
-        for taken in (limits, override):
-            taken.add_argument("--take-back", action="store_true", help="take all of it back")
+        for name, (action, positional) in ACTIONS.items():
+            part = parts.add_parser(name, help=action.label, description=action.about)
+            add_options(part, (*action.targets, *action.fields), positional)
+            if any(isinstance(field, Group) for field in action.fields):
+                part.add_argument("--take-back", action="store_true", help="take back what was set")
         question = parts.add_parser("what-if", help="what moves if instances come and go")
         question.add_argument(
             "--add", nargs="*", default=[], metavar="ZONE", help='a new instance each; "" has no zone'
@@ -70,9 +57,10 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the subcommand; errors are printed as text."""
-        answer = getattr(self, f"_{options['part'].replace('-', '_')}")
+        part = options["part"]
         try:
-            for line in answer(options):
+            found = [_run(part, options)] if part in ACTIONS else getattr(self, f"_{part.replace('-', '_')}")(options)
+            for line in found:
                 self.stdout.write(line if isinstance(line, str) else json.dumps(line))
         except LithifyError as error:
             raise CommandError(str(error)) from error
@@ -88,32 +76,6 @@ class Command(BaseCommand):
                 if options["tenant"] in (None, key[0])
             ),
         ]
-
-    def _limits(self, options: dict[str, Any]) -> list[Any]:
-        values = _given(options, [*WHOLE_NUMBERS, "load_balancing"])
-        if options["may_leave_zone"] is not None:
-            values["may_leave_zone"] = options["may_leave_zone"] == "yes"
-        _check_take_back(values, options)
-        return [change_limits(tenant=options["tenant"], values=values or None, order=_order(options)).to_json()]
-
-    def _override(self, options: dict[str, Any]) -> list[Any]:
-        values = _given(options, ["tenant_shards", "dataset_shards", "load_balancing", "shards"])
-        _check_take_back(values, options)
-        place = {"tenant": options["tenant"], "dataset": options["dataset"]}
-        return [change_override(**place, values=values or None, order=_order(options)).to_json()]
-
-    def _drain(self, options: dict[str, Any]) -> list[Any]:
-        if options["dry_run"]:
-            return [what_if(FleetChange(remove=(options["instance"],))).to_json()]
-        order = _order(options)
-        return [{"changed": drain_instance(options["instance"], actor=order.actor, reason=order.why)}]
-
-    def _ring_size(self, options: dict[str, Any]) -> list[Any]:
-        before, order = current_ring(), _order(options)
-        if options["dry_run"]:
-            return [what_if(FleetChange(shards=max(options["shards"], before.shards))).to_json()]
-        after = size_ring(options["shards"], actor=order.actor, reason=order.why)
-        return [{"changed": after.version != before.version, "shards": after.shards}]
 
     def _what_if(self, options: dict[str, Any]) -> list[Any]:
         change = FleetChange(
@@ -132,14 +94,13 @@ class Command(BaseCommand):
         return paths
 
 
-def _given(options: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    return {name: options[name] for name in names if options[name] is not None}
-
-
-def _check_take_back(values: dict[str, Any], options: dict[str, Any]) -> None:
-    if bool(values) == options["take_back"]:
-        raise CommandError("give values to set, or --take-back to take back what was set")
-
-
-def _order(options: dict[str, Any]) -> Order:
-    return Order(actor=f"command:{getpass.getuser()}", why=options["why"], is_dry_run=options["dry_run"])
+def _run(part: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Run an action; ``--take-back`` stands for null in place of its values."""
+    action, _ = ACTIONS[part]
+    taken_back = {}
+    for field in action.fields:
+        if isinstance(field, Group):
+            if bool(field.from_options(options)) == options["take_back"]:
+                raise CommandError("give values to set, or --take-back to take back what was set")
+            taken_back = {field.name: None} if options["take_back"] else {}
+    return outcome_json(run_action(action, options, taken_back))

@@ -17,6 +17,7 @@ from tests.webadmin.hostile.conftest import refusals
 from tests.webadmin.lanes.catalog.api.conftest import ROOT, Caller
 from webadmin.base.access.credential_changes import revoke_credential
 from webadmin.base.access.services import issue_worker_credential
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.lanes.catalog.api.door import Operation
 from webadmin.lanes.catalog.api.operations import OPERATIONS
@@ -25,7 +26,6 @@ from webadmin.lanes.catalog.services.branches import find_branch
 from webadmin.lanes.catalog.services.commits import NewCommit
 from webadmin.lanes.catalog.services.import_objects import ImportSource, import_objects
 from webadmin.lanes.catalog.services.repositories import find_repository
-from webadmin.schedule.services.operation import Order
 
 OBJECTS = "repositories/books/refs/main/objects"
 LISTING = f"{OBJECTS}/ls"
@@ -277,7 +277,7 @@ def test_no_answer_names_a_path_of_the_server(caller: Caller, tmp_path: Path) ->
     imported.parent.mkdir(parents=True)
     imported.write_bytes(b"1")
     source = ImportSource(url=imported.as_uri(), destination="b", is_prefix=False)
-    order = Order(actor="test", why="a test")
+    order = ActionContext(actor="test", why="a test")
     import_objects(
         find_repository("acme", "books"), "main", [source], NewCommit(message="m", committer="ann"), order=order
     )

@@ -12,8 +12,8 @@ from django.core.management.base import BaseCommand, CommandError
 from engine.core.errors import LithifyError
 from webadmin.base.access.credential_changes import create_credential
 from webadmin.base.access.errors import NameTaken
-from webadmin.base.access.management.commands.credentials import moment
 from webadmin.base.access.scopes import SCOPE_POLL
+from webadmin.base.actions.fields import moment
 
 
 class Command(BaseCommand):

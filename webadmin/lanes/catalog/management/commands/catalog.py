@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from engine.core.errors import LithifyError
-from webadmin.base.access.management.commands.credentials import moment
+from webadmin.base.actions.fields import moment
 from webadmin.lanes.catalog import compaction_command
 from webadmin.lanes.catalog.api.access_keys import issue_access_key
 

@@ -8,6 +8,7 @@ from typing import Any
 from django.db import transaction
 
 from webadmin.base.access.services import record_audit
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database.dialect import locked
 from webadmin.lanes.catalog.compaction_policies import check_settings
 from webadmin.lanes.catalog.errors import BranchBusy
@@ -22,10 +23,9 @@ from webadmin.lanes.catalog.lane_models import (
 from webadmin.lanes.catalog.models import Branch, Repository
 from webadmin.lanes.catalog.services.garbage.condemned_objects import count_link
 from webadmin.lanes.catalog.states import CompactionState
-from webadmin.schedule.services.operation import Order
 
 
-def change_policy(repository: Repository, settings: Mapping[str, Any], *, order: Order) -> dict[str, Any]:
+def change_policy(repository: Repository, settings: Mapping[str, Any], *, order: ActionContext) -> dict[str, Any]:
     """Change the given settings and return what changed. Raises CatalogRefused.
 
     The sensor uses them from its next round on.
@@ -52,7 +52,7 @@ def change_policy(repository: Repository, settings: Mapping[str, Any], *, order:
     return different
 
 
-def order_compaction(branch: Branch, *, order: Order) -> None:
+def order_compaction(branch: Branch, *, order: ActionContext) -> None:
     """Request a compaction in the next round, whatever the thresholds. Raises BranchBusy if one is under way."""
     if Compaction.objects.filter(~IS_PARKED, branch_id=branch.pk, state=CompactionState.OPEN).exists():
         raise BranchBusy(f"a compaction of {branch.name} is under way")

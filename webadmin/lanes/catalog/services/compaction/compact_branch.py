@@ -19,6 +19,7 @@ from engine.lanes.catalog.plan.branch import BaseVersion, Refusal, base_version_
 from engine.lanes.catalog.runs import Layer
 from engine.schedule.model import JobState
 from engine.schedule.priority import job_priority_ms
+from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.catalog.compaction_policies import path_limits, policy_of
 from webadmin.lanes.catalog.errors import BranchBusy
 from webadmin.lanes.catalog.lane_models import REASON_MAX, BranchWatch, Compaction
@@ -33,7 +34,7 @@ from webadmin.lanes.catalog.states import CompactionState, Why
 from webadmin.schedule.models import Job
 from webadmin.schedule.polls.fair_shares import intern_shares
 from webadmin.schedule.queries import limits_now
-from webadmin.schedule.services.operation import Operation, Order, operation
+from webadmin.schedule.services.operation import Operation, operation
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ NOTHING_STAGED = "nothing is staged"
 SCHEDULE_FULL = "the schedule is full"
 
 
-def begin_compaction(branch: Branch, *, cause: str, order: Order, is_ordered: bool = False) -> Compaction:
+def begin_compaction(branch: Branch, *, cause: str, order: ActionContext, is_ordered: bool = False) -> Compaction:
     """Begin a compaction; it ends at once if there is nothing to do. Raises BranchBusy if one is under way."""
     compaction, build = _claim(branch, cause, is_ordered)
     try:
@@ -79,7 +80,7 @@ def _claim(branch: Branch, cause: str, is_ordered: bool) -> tuple[Compaction, Bu
     return compaction, build
 
 
-def _gather(compaction: Compaction, branch: Branch, build: Build, order: Order) -> None:
+def _gather(compaction: Compaction, branch: Branch, build: Build, order: ActionContext) -> None:
     record = seal_branch(branch.pk, why=Why.COMPACTION)
     if record is None:
         close_compactions([compaction], CompactionState.ENDED, because=Refusal.GONE.value)
@@ -127,7 +128,7 @@ def _put_run(compaction: Compaction, branch: Branch, layer: Layer) -> None:
         layer.run.copy_to(writer.write)
 
 
-def _make_job(compaction: Compaction, branch: Branch, order: Order) -> None:
+def _make_job(compaction: Compaction, branch: Branch, order: ActionContext) -> None:
     intern_shares([(KIND, branch.repository.tenant)])
     with operation() as run:
         is_open = Compaction.objects.filter(pk=compaction.pk, state=CompactionState.OPEN).exists()

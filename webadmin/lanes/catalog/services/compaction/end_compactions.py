@@ -10,6 +10,7 @@ from django.db import transaction
 from django.db.models import F
 
 from engine.lanes.catalog.plan.branch import BaseVersion, Refusal, refusal
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database.dialect import clock_ms
 from webadmin.lanes.catalog.lane_models import IS_PARKED, REASON_MAX, BranchWatch, Compaction
 from webadmin.lanes.catalog.models import Build, Repository
@@ -18,7 +19,7 @@ from webadmin.lanes.catalog.states import CompactionState
 from webadmin.schedule.models import Job
 from webadmin.schedule.register import with_last_error
 from webadmin.schedule.services.give_blocks_back import end_jobs
-from webadmin.schedule.services.operation import Operation, Order, operation
+from webadmin.schedule.services.operation import Operation, operation
 
 log = logging.getLogger(__name__)
 
@@ -136,6 +137,6 @@ def _end(compactions: Sequence[Compaction], state: CompactionState, because: str
         if not still:
             return
         jobs = [each.job.name for each in still if each.job is not None]
-        order = Order(actor=ACTOR, why=because)
+        order = ActionContext(actor=ACTOR, why=because)
         run.write("end_compaction", order, target=", ".join(jobs), detail={"jobs": jobs, "because": because})
         end_compactions(run, still, state, because=because)

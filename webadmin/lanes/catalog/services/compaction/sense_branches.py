@@ -10,6 +10,7 @@ from django.db.models import Count, Q
 
 from engine.core.errors import LithifyError
 from engine.lanes.catalog.plan.sensor import Decision, Held, decide
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database.dialect import clock_ms
 from webadmin.lanes.catalog.branch_loads import WatchedBranch, budgets_of, watched_branches
 from webadmin.lanes.catalog.compaction_policies import policies_of, sensor_policy
@@ -19,7 +20,6 @@ from webadmin.lanes.catalog.models import BranchToken, Repository, StagedEntry
 from webadmin.lanes.catalog.services.compaction.compact_branch import begin_compaction
 from webadmin.lanes.catalog.services.compaction.end_compactions import ACTOR, end_abandoned, end_lost, note_failed
 from webadmin.lanes.catalog.states import TokenState
-from webadmin.schedule.services.operation import Order
 
 log = logging.getLogger(__name__)
 
@@ -83,11 +83,11 @@ def _act(branches: Sequence[WatchedBranch], decisions: Sequence[Decision], repor
             log.warning("compaction_not_begun branch=%s error=%s", name, error)
 
 
-def _order_of(one: WatchedBranch, decision: Decision) -> Order | None:
+def _order_of(one: WatchedBranch, decision: Decision) -> ActionContext | None:
     """Return the actor and reason of a compaction to begin now: sensor, operator, or None."""
     if one.watch is not None and one.watch.ordered_by and not one.load.is_running:
-        return Order(actor=one.watch.ordered_by, why=one.watch.ordered_why)
-    return Order(actor=ACTOR, why=decision.reason) if decision.fires else None
+        return ActionContext(actor=one.watch.ordered_by, why=one.watch.ordered_why)
+    return ActionContext(actor=ACTOR, why=decision.reason) if decision.fires else None
 
 
 def _keep(one: WatchedBranch, decision: Decision) -> None:

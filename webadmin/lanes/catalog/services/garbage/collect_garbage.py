@@ -19,6 +19,7 @@ from engine.lanes.catalog.plan.orphans import CondemnedFile as Condemned
 from engine.lanes.catalog.plan.orphans import FileSweep, StoredFile, plan_sweep
 from engine.storage import StorageError
 from webadmin.base.access.services import record_audit
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database.dialect import clock_ms
 from webadmin.lanes.catalog.compaction_policies import policy_of
 from webadmin.lanes.catalog.errors import CatalogRefused
@@ -33,7 +34,6 @@ from webadmin.lanes.catalog.services.garbage.sweep_rows import sweep_builds, swe
 from webadmin.lanes.catalog.services.repositories import begin_removal, is_removable
 from webadmin.lanes.catalog.states import CompactionState, RepositoryState
 from webadmin.schedule.services.guard_deletions import allow_deletions
-from webadmin.schedule.services.operation import Order
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,9 @@ def _remove(repository: Repository) -> int:
     return sweep_repository(repository)
 
 
-def collect_garbage(repository: Repository, *, has_objects: bool = True, order: Order | None = None) -> Collected:
+def collect_garbage(
+    repository: Repository, *, has_objects: bool = True, order: ActionContext | None = None
+) -> Collected:
     """Collect garbage in a repository. A dry run returns what would be condemned and deleted now.
 
     Raises StorageError, BadObject, CatalogRefused for a deleted repository, LogBehind if the database went back in
@@ -98,7 +100,7 @@ def collect_garbage(repository: Repository, *, has_objects: bool = True, order: 
     """
     if repository.state != RepositoryState.ACTIVE:
         raise CatalogRefused(f"{repository} is deleted: nothing is collected in it, its files go as a whole")
-    order = order or Order(actor=ACTOR, why="time has come")
+    order = order or ActionContext(actor=ACTOR, why="time has come")
     begun_ms = clock_ms()
     done = Collected()
     try:
@@ -112,7 +114,7 @@ def collect_garbage(repository: Repository, *, has_objects: bool = True, order: 
     return done
 
 
-def _collect(repository: Repository, done: Collected, has_objects: bool, order: Order) -> None:
+def _collect(repository: Repository, done: Collected, has_objects: bool, order: ActionContext) -> None:
     policy = policy_of(repository)
     reach = Reach(repository, has_objects=has_objects)
     sizes: dict[str, int] = {}
@@ -232,7 +234,9 @@ def _delete_runs(repository: Repository, done: Collected) -> None:
         Compaction.objects.filter(pk=pk).update(run_key="")
 
 
-def _keep(repository: Repository, done: Collected, begun_ms: int, has_objects: bool, order: Order, error: str) -> None:
+def _keep(
+    repository: Repository, done: Collected, begun_ms: int, has_objects: bool, order: ActionContext, error: str
+) -> None:
     Collection.objects.create(
         repository=repository,
         actor=order.actor[:ACTOR_MAX],

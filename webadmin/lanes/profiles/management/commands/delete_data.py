@@ -2,54 +2,27 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from argparse import ArgumentParser
-from datetime import UTC, datetime
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 
-from engine.core.errors import LithifyError
 from engine.schedule.progress import count_words
-from webadmin.lanes.profiles.services.delete_requests import (
-    DEADLINE_HOURS,
-    DeleteOrder,
-    request_deletion,
-)
-from webadmin.schedule.services.operation import Order
+from webadmin.base.actions.command import add_options, run_action
+from webadmin.lanes.profiles.actions.deletion import REQUEST_DELETION
+from webadmin.lanes.profiles.services.delete_requests import DeleteOutcome
 
 
 class Command(BaseCommand):
     help = "Delete a tenant's data: of a service, of series, of a time. It cannot be taken back: try --dry-run first."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("tenant")
-        parser.add_argument("--service", default="", help="only this service")
-        parser.add_argument("--selector", default="", help="""only series that match, e.g. '{region="eu"}'""")
-        parser.add_argument("--from", dest="from_time", type=_time_ms, metavar="TIME", help="ISO 8601; included")
-        parser.add_argument("--until", dest="until_time", type=_time_ms, metavar="TIME", help="ISO 8601; not included")
-        parser.add_argument(
-            "--deadline-hours", type=int, default=DEADLINE_HOURS, help="until the objects are rewritten"
-        )
-        parser.add_argument("--why", default="", help="stands in the audit log")
-        parser.add_argument("--dry-run", action="store_true", help="only show how much would be hidden")
+        add_options(parser, (*REQUEST_DELETION.targets, *REQUEST_DELETION.fields), positional=("tenant",))
         parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON object instead of a sentence")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        wanted = DeleteOrder(
-            tenant=options["tenant"],
-            service=options["service"],
-            selector=options["selector"],
-            from_ms=options["from_time"],
-            until_ms=options["until_time"],
-            deadline_hours=options["deadline_hours"],
-        )
-        order = Order(actor=f"command:{getpass.getuser()}", why=options["why"], is_dry_run=options["dry_run"])
-        try:
-            outcome = request_deletion(wanted, order=order)
-        except LithifyError as error:
-            raise CommandError(str(error)) from error
+        outcome: DeleteOutcome = run_action(REQUEST_DELETION, options)
         if options["as_json"]:
             self.stdout.write(json.dumps(outcome.to_json()))
             return
@@ -61,9 +34,3 @@ class Command(BaseCommand):
                 self.stdout.write(text)
         else:
             self.stdout.write(f"request {outcome.command_index}: {size} hidden in whole or in part")
-
-
-def _time_ms(text: str) -> int:
-    """Return a date and time as unix milliseconds; the default zone is UTC."""
-    time = datetime.fromisoformat(text)
-    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)

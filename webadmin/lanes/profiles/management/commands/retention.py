@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from argparse import ArgumentParser
 from datetime import UTC, datetime
 from typing import IO, Any, cast
 
-from django.core.management.base import BaseCommand, CommandError
-from django.utils import timezone
+from django.core.management.base import BaseCommand
 from rich.console import Console
 from rich.table import Table
 
-from engine.core.errors import LithifyError
 from engine.schedule.progress import count_words
-from webadmin.lanes.profiles.services.retain import RetentionReport, apply_retention
-from webadmin.lanes.profiles.services.retention_rules import lift_hold, place_hold, set_retention
-from webadmin.schedule.services.operation import Order
+from webadmin.base.actions.action import outcome_json
+from webadmin.base.actions.command import add_options, run_action
+from webadmin.lanes.profiles.actions.deletion import APPLY_RETENTION, CHANGE_HOLD, SET_RETENTION
+from webadmin.lanes.profiles.services.retain import RetentionReport
 
 
 class Command(BaseCommand):
     help = "Drop data that is older than its tenant keeps it, or with an option below change how long that is."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--dry-run", action="store_true", help="only show what would go or change")
+        add_options(parser, ())
         parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON object instead of a table")
         parser.add_argument("--tenant", default="", help="whose rule or hold (default for rules: everybody's)")
-        parser.add_argument("--why", default="", help="stands in the audit log")
         change = parser.add_mutually_exclusive_group()
         change.add_argument("--keep-days", type=int, metavar="DAYS", help="set how long data is kept; 0: for ever")
         change.add_argument("--keep-as-everybody", action="store_true", help="take a tenant's own rule back")
@@ -35,15 +32,15 @@ class Command(BaseCommand):
         change.add_argument("--lift", action="store_true", help="end the hold")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        order = Order(actor=f"command:{getpass.getuser()}", why=options["why"], is_dry_run=options["dry_run"])
-        try:
-            changed = _change(order, options)
-            if changed is None:
-                self._show(apply_retention(order=order), as_json=options["as_json"])
-            else:
-                self.stdout.write(json.dumps(changed))
-        except LithifyError as error:
-            raise CommandError(str(error)) from error
+        tenant = {"tenant": options["tenant"]}
+        if options["keep_days"] is not None or options["keep_as_everybody"]:
+            changed = run_action(SET_RETENTION, options, tenant | {"keep_days": options["keep_days"]})
+        elif options["hold"] or options["lift"]:
+            changed = run_action(CHANGE_HOLD, options, tenant | {"lift": options["lift"]})
+        else:
+            self._show(run_action(APPLY_RETENTION, options), as_json=options["as_json"])
+            return
+        self.stdout.write(json.dumps(outcome_json(changed)))
 
     def _show(self, report: RetentionReport, *, as_json: bool) -> None:
         if as_json:
@@ -71,19 +68,6 @@ class Command(BaseCommand):
         done = "" if report.is_dry_run else f": {dropped}, {trimmed} trimmed"
         parts = count_words(len(report.expired), "part")
         self.stdout.write(f"{parts} of the index {verb}{done}; {report.left_for_later} left for later")
-
-
-def _change(order: Order, options: dict[str, Any]) -> dict[str, Any] | None:
-    """Change a rule or hold if the options request it, and return the result."""
-    tenant = options["tenant"]
-    if options["keep_days"] is not None or options["keep_as_everybody"]:
-        return set_retention(tenant=tenant, keep_days=options["keep_days"], order=order).to_json()
-    if options["hold"]:
-        return {"tenant": tenant, "placed": place_hold(tenant=tenant, order=order), "dry_run": order.is_dry_run}
-    if options["lift"]:
-        lifted = lift_hold(tenant=tenant, at=timezone.now(), order=order)
-        return {"tenant": tenant, "lifted": lifted, "dry_run": order.is_dry_run}
-    return None
 
 
 def _time(time_ms: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from argparse import ArgumentParser
 from typing import IO, Any, cast
@@ -16,18 +15,18 @@ from engine.core.errors import LithifyError
 from engine.lanes.tables.jobs import TIME_UNITS
 from engine.storage import open_store
 from webadmin.adminkit.formatting import size_text
+from webadmin.base.actions.command import add_options, command_context, run_action
+from webadmin.lanes.tables.actions import RELEASE_FILES
 from webadmin.lanes.tables.column_sizes import NAME_MAX
 from webadmin.lanes.tables.explain import explain_chunk, explain_path
 from webadmin.lanes.tables.models import DataSource
 from webadmin.lanes.tables.services.adopt_table import Adoption, adopt_table, rescan_table
-from webadmin.lanes.tables.services.orders import release_files
 from webadmin.lanes.tables.services.preview_plan import preview_plan
 from webadmin.lanes.tables.services.run_cycle import take_turn
 from webadmin.lanes.tables.services.sources import NewTable, find_table
 from webadmin.lanes.tables.standing import SourceStanding, standings, table_state
-from webadmin.schedule.services.operation import Order
+from webadmin.lanes.tables.table_fields import DEFAULT_TENANT
 
-DEFAULT_TENANT = "anonymous"
 GONE_SHOWN = 20
 
 
@@ -54,10 +53,10 @@ class Command(BaseCommand):
         explain = actions.add_parser("explain", help="where a file or chunk is, why, and what would change it")
         explain.add_argument("subject", help="a path below the table's URL, or a time in unix milliseconds")
         release = actions.add_parser("release", help="let files be read again that were kept out")
-        for each in (rescan, plan, explain, release):
+        add_options(release, RELEASE_FILES.targets, positional=("paths",))
+        for each in (rescan, plan, explain):
             each.add_argument("--table", required=True, help="which one")
-        release.add_argument("paths", nargs="+")
-        for each in (adopt, rescan, plan, explain, release):
+        for each in (adopt, rescan, plan, explain):
             each.add_argument("--tenant", default=DEFAULT_TENANT, help=f"whose (default: {DEFAULT_TENANT})")
         status.add_argument("--tenant", default="", help="of one tenant only")
         for each in (adopt, rescan, status, plan):
@@ -69,9 +68,6 @@ class Command(BaseCommand):
             getattr(self, f"_{options['action']}")(options)
         except LithifyError as error:
             raise CommandError(str(error)) from error
-
-    def _order(self, why: str, *, is_dry_run: bool = False) -> Order:
-        return Order(actor=f"command:{getpass.getuser()}", why=why, is_dry_run=is_dry_run)
 
     def _say(self, text: str) -> None:
         self.stderr.write(text)
@@ -86,12 +82,12 @@ class Command(BaseCommand):
             time_unit=options["time_unit"],
             settings={"granularity": options["granularity"], "time_zone": options["timezone"]},
         )
-        order = self._order("adopted by command", is_dry_run=options["dry_run"])
+        order = command_context(options, "adopted by command")
         self._tell(adopt_table(new, store, order=order, say=self._say), options)
 
     def _rescan(self, options: dict[str, Any]) -> None:
         source = self._table(options)
-        order = self._order("scanned again by command")
+        order = command_context(options, "scanned again by command")
         self._tell(rescan_table(source, open_store(source.url), order=order, say=self._say), options)
 
     def _tell(self, found: Adoption, options: dict[str, Any]) -> None:
@@ -137,7 +133,7 @@ class Command(BaseCommand):
     def _plan(self, options: dict[str, Any]) -> None:
         source = self._table(options)
         if not options["dry_run"]:
-            done = take_turn(source, order=self._order("planned by command"))
+            done = take_turn(source, order=command_context(options, "planned by command"))
             told = {"analysed": done.analysed, "created": len(done.created), "started": done.started}
             told |= {"ended": done.ended, "put_off": done.shed}
             text = done.refusal or ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in told.items())
@@ -176,8 +172,7 @@ class Command(BaseCommand):
             self.stdout.write(each.sentence)
 
     def _release(self, options: dict[str, Any]) -> None:
-        source, order = self._table(options), self._order("released by command")
-        released = release_files(source, open_store(source.url), options["paths"], order=order)
+        released = run_action(RELEASE_FILES, options)["released"]
         self.stdout.write(f"released {len(released)} of {len(options['paths'])} files")
 
     def _table(self, options: dict[str, Any]) -> DataSource:

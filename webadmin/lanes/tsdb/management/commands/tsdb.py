@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import time
 from argparse import ArgumentParser
@@ -16,24 +15,20 @@ from rich.table import Table
 from engine.core.errors import LithifyError
 from engine.schedule.progress import count_words, seconds_text
 from engine.storage import ObjectStore, open_store
+from webadmin.base.actions.command import add_options, run_action
+from webadmin.lanes.tsdb.actions import ADOPT, WITHDRAW
 from webadmin.lanes.tsdb.explain import explain_blocks
 from webadmin.lanes.tsdb.models import Bucket
 from webadmin.lanes.tsdb.progress import TenantProgress, tenant_progress
 from webadmin.lanes.tsdb.services import rounds
-from webadmin.lanes.tsdb.services.buckets import adopt_bucket
+from webadmin.lanes.tsdb.services.buckets import find_bucket
 from webadmin.lanes.tsdb.services.isolate_sources import isolate_sources
 from webadmin.lanes.tsdb.services.scan_buckets import scan_bucket
-from webadmin.lanes.tsdb.services.withdraw_groups import withdraw_groups
 from webadmin.lanes.tsdb.standing import partition_notices, tenant_state
-from webadmin.schedule.services.operation import Order
+from webadmin.schedule.services.operation import OperationOutcome
 
 POLL_SECONDS = 1.0
 SCAN_SECONDS = 30.0
-TEXTS = ("ranges", "winner", "replica-labels")
-NUMBERS = (
-    *("consistency-delay-seconds", "deletion-delay-seconds", "partial-age-seconds", "partition-series"),
-    *("partition-index-bytes", "replication", "tenant-shard-size"),
-)
 
 
 class Command(BaseCommand):
@@ -45,26 +40,15 @@ class Command(BaseCommand):
         """Add the subcommands and their arguments."""
         actions = parser.add_subparsers(dest="action", required=True)
         adopt = actions.add_parser("adopt", help="become the compactor of a bucket")
-        adopt.add_argument("url", help="file:///folder or s3://bucket/prefix")
-        adopt.add_argument("--layout", required=True, choices=("cortex", "thanos"), help="who wrote it")
-        adopt.add_argument("--name", default="", help="what to call it (default: made of the URL)")
+        add_options(adopt, (*ADOPT.targets, *ADOPT.fields), positional=("url",))
         adopt.add_argument("--wait", action="store_true", help="show progress until nothing is left to do")
-        for name in TEXTS:
-            adopt.add_argument(f"--{name}", help="as on the bucket's page")
-        for name in NUMBERS:
-            adopt.add_argument(f"--{name}", type=int, help="as on the bucket's page")
-        adopt.add_argument(
-            "--readers-know-partitions", action="store_true", help="only for a Cortex with partitioning compaction"
-        )
         status = actions.add_parser("status", help="how far every tenant is")
         status.add_argument("--bucket", default="", help="of one bucket only")
         status.add_argument("--json", action="store_true", dest="as_json", help="JSON instead of a table")
         explain = actions.add_parser("explain", help="where a block is, why, and what would change it")
         explain.add_argument("ulid")
         withdraw = actions.add_parser("withdraw", help="give up a group's result that the bucket refuses for good")
-        withdraw.add_argument("group", type=int)
-        withdraw.add_argument("--why", required=True, help="kept in the log of commands")
-        withdraw.add_argument("--dry-run", action="store_true", help="only say what would be withdrawn")
+        add_options(withdraw, WITHDRAW.targets, positional=("groups",))
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the subcommand."""
@@ -79,16 +63,12 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
     def _adopt(self, options: dict[str, Any]) -> None:
-        settings = {name.replace("-", "_") for name in (*TEXTS, *NUMBERS)}
-        order = Order(actor=f"command:{getpass.getuser()}", why="adopted by command")
-        bucket = adopt_bucket(
-            url=options["url"],
-            layout=options["layout"],
-            name=options["name"],
-            order=order,
-            **{name: options[name] for name in settings if options[name] is not None},
-            **({"readers_know_partitions": True} if options["readers_know_partitions"] else {}),
-        )
+        adopted = run_action(ADOPT, options)
+        [name], place = adopted["changed"], adopted["settings"]
+        if options["dry_run"]:
+            self.stdout.write(f"would adopt {name}: {place['url']}")
+            return
+        bucket = find_bucket(name)
         self.stdout.write(f"adopted {bucket.name}: {bucket.url}, {bucket.get_layout_display()}")
         if options["wait"]:
             self._wait(bucket)
@@ -126,10 +106,7 @@ class Command(BaseCommand):
     def _status(self, options: dict[str, Any]) -> None:
         bucket_id = None
         if options["bucket"]:
-            found = Bucket.objects.filter(name=options["bucket"]).first()
-            if found is None:
-                raise CommandError(f"no bucket {options['bucket']!r}: adopt it first")
-            bucket_id = found.id
+            bucket_id = find_bucket(options["bucket"]).id
         tenants = tenant_progress(bucket_id)
         if options["as_json"]:
             self.stdout.write(json.dumps({"tenants": [tenant.to_json() for tenant in tenants]}, indent=2))
@@ -157,11 +134,11 @@ class Command(BaseCommand):
             self.stdout.write(each.sentence)
 
     def _withdraw(self, options: dict[str, Any]) -> None:
-        order = Order(actor=f"command:{getpass.getuser()}", why=options["why"], is_dry_run=options["dry_run"])
-        outcome = withdraw_groups([options["group"]], order=order)
+        outcome: OperationOutcome = run_action(WITHDRAW, options)
         for name, why in outcome.left:
             raise CommandError(f"{name} is left as it is: {why}")
-        self.stdout.write(f"{'would withdraw' if order.is_dry_run else 'withdrew'} the result of {outcome.changed[0]}")
+        verb = "would withdraw" if outcome.is_dry_run else "withdrew"
+        self.stdout.write(f"{verb} the result of {', '.join(outcome.changed)}")
 
 
 def _round(store: ObjectStore, bucket: Bucket) -> None:

@@ -1,15 +1,15 @@
 """Operators' actions in the admin: a page with a form, then a preview, then the outcome.
 
-An action is data: its form, and the service function that executes it or returns its dry run. The pages contain no
-rules; a user who may change rows of the model may run its actions.
+The fields of the form are those of the action. The pages contain no rules; a user who may change rows of the model may
+run its actions.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import messages
@@ -18,100 +18,77 @@ from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
-from unfold.widgets import UnfoldAdminTextInputWidget
 
 from engine.core.errors import LithifyError
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Section, Table
+from webadmin.base.actions.action import ActionContext, OperatorAction, joined
 
 ROWS_MAX = 1000
-WHY_MAX = 500
 PREVIEW, APPLY = "preview", "apply"
 CHANGED = "This is not what was previewed, or it was done already: look at the new preview first."
 QUIET_KEYS = {"dry_run", "action"}
 """Keys of an outcome that the page itself shows already."""
 
 
-class Outcome(Protocol):
-    """The outcome of a service."""
+class ActionForm(forms.Form):
+    """The form of an action."""
 
-    def to_json(self) -> dict[str, Any]: ...
+    action: ClassVar[OperatorAction]
 
-
-class OrderForm(forms.Form):
-    """The fields of every action; the audit log keeps them."""
-
-    why = forms.CharField(
-        label="Why",
-        max_length=WHY_MAX,
-        widget=UnfoldAdminTextInputWidget,
-        help_text="Stays in the audit log and beside what is changed.",
-    )
+    def values(self) -> dict[str, Any]:
+        """Return the values of the fields of the valid form. Raises LithifyError."""
+        return {field.name: field.from_form(self.cleaned_data) for field in self.action.page_fields}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorOrder:
-    """An action of operators.
-
-    ``give`` is called with the selected rows, the form's values, the operator's name and whether it is a dry run.
-    ``of_rows``: it applies to selected rows; other actions are above the list. ``initial`` fills the form.
-    ``shows_outcome``: the outcome is shown on a page of its own, once, instead of a line above the list. ``state_of``
-    returns the state of a row that the action changes: if it differs from that at the preview, the action is not
-    executed, so that a page that is submitted again does nothing twice.
-    """
-
-    name: str
-    label: str
-    about: str
-    give: Callable[[Sequence[Any], Mapping[str, Any], str, bool], Outcome]
-    form: type[OrderForm] = OrderForm
-    of_rows: bool = True
-    shows_outcome: bool = False
-    state_of: Callable[[Any], object] = lambda row: None
-    fits: Callable[[Any], bool] = lambda row: True
-    initial: Callable[[Sequence[Any]], Mapping[str, Any]] = lambda rows: {}
+@functools.cache
+def form_of(action: OperatorAction) -> type[ActionForm]:
+    """Return the form of an action."""
+    fields = {name: field for each in action.page_fields for name, field in each.form_fields().items()}
+    return type("Form", (ActionForm,), fields | {"action": action, "__doc__": action.about})
 
 
-class OrderedAdmin(ReadOnlyAdmin):
+class ActionAdmin(ReadOnlyAdmin):
     """A read-only page with actions on its rows."""
 
-    orders: Sequence[OperatorOrder] = ()
+    operator_actions: Sequence[OperatorAction] = ()
     actions: Sequence[Any] = ()
 
-    def may_order(self, request: HttpRequest) -> bool:
+    def may_act(self, request: HttpRequest) -> bool:
         """Return whether the user may run actions on the model."""
         return bool(request.user.has_perm(f"{self.opts.app_label}.change_{self.opts.model_name}"))
 
-    def order_rows(self, ids: Sequence[str]) -> QuerySet[Any]:
+    def action_rows(self, ids: Sequence[str]) -> QuerySet[Any]:
         """Return the selected rows."""
         rows: QuerySet[Any] = self.model._default_manager.filter(pk__in=ids)
         return rows
 
     def get_urls(self) -> list[URLPattern]:
         """Add the actions' pages before the rows' own, whose URL pattern would match them too."""
-        view = self.admin_site.admin_view(self.order_view)
-        name = f"{self.opts.app_label}_{self.opts.model_name}_order"
-        return [path("order/<slug:name>/", view, name=name), *super().get_urls()]
+        view = self.admin_site.admin_view(self.action_view)
+        name = f"{self.opts.app_label}_{self.opts.model_name}_action"
+        return [path("action/<slug:name>/", view, name=name), *super().get_urls()]
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         """Return the actions on selected rows for the list."""
-        if not self.may_order(request):
+        if not self.may_act(request):
             return {}
-        return {order.name: (_choose(order.name), order.name, order.label) for order in self.orders if order.of_rows}
+        of_rows = [action for action in self.operator_actions if action.is_of_rows]
+        return {action.name: (_choose(action.name), action.name, action.label) for action in of_rows}
 
-    def order_address(self, order: OperatorOrder, ids: Sequence[object] = ()) -> str:
+    def action_address(self, action: OperatorAction, ids: Sequence[object] = ()) -> str:
         """Return the URL of an action's page."""
-        name = f"admin:{self.opts.app_label}_{self.opts.model_name}_order"
-        return reverse(name, args=[order.name], query={"ids": ",".join(map(str, ids))} if ids else None)
+        name = f"admin:{self.opts.app_label}_{self.opts.model_name}_action"
+        return reverse(name, args=[action.name], query={"ids": ",".join(map(str, ids))} if ids else None)
 
     def changelist_view(  # type: ignore[override]  # the theme says a narrower response
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Render the list, with the actions that apply to no rows."""
-        free = [order for order in self.orders if not order.of_rows] if self.may_order(request) else []
-        links = [(order.label, self.order_address(order)) for order in free]
-        return super().changelist_view(request, {"order_links": links} | (extra_context or {}))
+        free = [action for action in self.operator_actions if not action.is_of_rows] if self.may_act(request) else []
+        links = [(action.label, self.action_address(action)) for action in free]
+        return super().changelist_view(request, {"action_links": links} | (extra_context or {}))
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -119,75 +96,80 @@ class OrderedAdmin(ReadOnlyAdmin):
         """Render one row, with its actions."""
         row = self.get_object(request, object_id)
         links = []
-        if row is not None and self.may_order(request):
-            fitting = [order for order in self.orders if order.of_rows and order.fits(row)]
-            links = [(order.label, self.order_address(order, [row.pk])) for order in fitting]
-        return super().change_view(request, object_id, form_url, {"order_links": links} | (extra_context or {}))
+        if row is not None and self.may_act(request):
+            fitting = [action for action in self.operator_actions if action.is_of_rows and action.fits(row)]
+            links = [(action.label, self.action_address(action, [row.pk])) for action in fitting]
+        return super().change_view(request, object_id, form_url, {"action_links": links} | (extra_context or {}))
 
-    def order_view(self, request: HttpRequest, name: str) -> HttpResponse:
+    def action_view(self, request: HttpRequest, name: str) -> HttpResponse:
         """Render the form of an action, its preview, or its outcome."""
-        order = next((order for order in self.orders if order.name == name), None)
-        if order is None:
+        action = next((action for action in self.operator_actions if action.name == name), None)
+        if action is None:
             raise Http404
-        if not self.may_order(request):
+        if not self.may_act(request):
             raise PermissionDenied
-        rows = self._chosen(request) if order.of_rows else []
-        if order.of_rows and not rows:
+        rows = self._chosen(request) if action.is_of_rows else []
+        if action.is_of_rows and not rows:
             messages.warning(request, "Choose rows first.")
             return HttpResponseRedirect(self._list_address())
-        form = order.form(request.POST or None, initial={**order.initial(rows), **dict(request.GET.items())})
+        form = form_of(action)(request.POST or None, initial={**action.initial(rows), **dict(request.GET.items())})
         outcome, step = None, request.POST.get("step", "")
         if step in (PREVIEW, APPLY) and form.is_valid():
             seen = request.POST.get("previewed", "")
-            if step == APPLY and seen and seen != _digest(order, rows, form):
+            if step == APPLY and seen and seen != _digest(action, rows, form):
                 step = PREVIEW
                 form.add_error(None, CHANGED)
-            outcome = self._give(order, rows, form, request, is_dry_run=step == PREVIEW)
-            if outcome is not None and step == APPLY and order.shows_outcome:
-                return self._outcome_page(request, order, outcome)
+            outcome = self._give(action, rows, form, request, is_dry_run=step == PREVIEW)
+            if outcome is not None and step == APPLY and action.shows_outcome:
+                return self._outcome_page(request, action, outcome)
             if outcome is not None and step == APPLY:
-                messages.success(request, f"{order.label}: {summary(outcome)}")
+                messages.success(request, f"{action.label}: {summary(outcome)}")
                 return HttpResponseRedirect(self.back_address(rows))
         context = {
             **self.admin_site.each_context(request),
             "opts": self.opts,
-            "title": order.label,
-            "order": order,
+            "title": action.label,
+            "action": action,
             "chosen": [str(row) for row in rows[:20]],
             "chosen_more": max(0, len(rows) - 20),
             "ids": ",".join(str(row.pk) for row in rows),
             "form": form,
             "preview": outcome_sections(outcome) if outcome is not None else [],
-            "previewed": _digest(order, rows, form) if outcome is not None else "",
+            "previewed": _digest(action, rows, form) if outcome is not None else "",
             "back": self.back_address(rows),
         }
-        return TemplateResponse(request, "console/order.html", context)
+        return TemplateResponse(request, "console/action.html", context)
 
     def _give(
-        self, order: OperatorOrder, rows: Sequence[Model], form: OrderForm, request: HttpRequest, *, is_dry_run: bool
+        self, action: OperatorAction, rows: Sequence[Model], form: ActionForm, request: HttpRequest, *, is_dry_run: bool
     ) -> dict[str, Any] | None:
         """Run the action's service; an error of the service is shown at the form."""
+        order = ActionContext(actor=request.user.get_username(), why=form.cleaned_data["why"], is_dry_run=is_dry_run)
         try:
-            return order.give(rows, form.cleaned_data, request.user.get_username(), is_dry_run).to_json()
+            values = form.values()
+            del values["why"]
+            targets = [{}] if action.of_rows is None else action.of_rows(rows)
+            outcomes = [action.apply({**target, **values}, order) for target in targets]
+            return joined(outcomes) if action.describe is None else dict(action.describe(outcomes, is_dry_run))
         except LithifyError as error:
             form.add_error(None, str(error))
             return None
 
-    def _outcome_page(self, request: HttpRequest, order: OperatorOrder, outcome: dict[str, Any]) -> HttpResponse:
+    def _outcome_page(self, request: HttpRequest, action: OperatorAction, outcome: dict[str, Any]) -> HttpResponse:
         """Render the outcome. Caches never store pages of the admin."""
         context = {
             **self.admin_site.each_context(request),
             "opts": self.opts,
-            "title": order.label,
+            "title": action.label,
             "sections": outcome_sections(outcome, title="Result"),
             "back": self._list_address(),
         }
-        return TemplateResponse(request, "console/order_done.html", context, headers={"Cache-Control": "no-store"})
+        return TemplateResponse(request, "console/action_done.html", context, headers={"Cache-Control": "no-store"})
 
     def _chosen(self, request: HttpRequest) -> list[Model]:
         text = request.POST.get("ids") or request.GET.get("ids") or ""
         ids = [part for part in text.split(",") if part.isascii() and part.isdigit() and len(part) < 19][:ROWS_MAX]
-        return list(self.order_rows(ids))
+        return list(self.action_rows(ids))
 
     def back_address(self, rows: Sequence[Any]) -> str:
         """Return the URL of the list to return to after an action on these rows."""
@@ -197,20 +179,20 @@ class OrderedAdmin(ReadOnlyAdmin):
         return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist")
 
 
-def _choose(name: str) -> Callable[[OrderedAdmin, HttpRequest, QuerySet[Any]], HttpResponse]:
+def _choose(name: str) -> Callable[[ActionAdmin, HttpRequest, QuerySet[Any]], HttpResponse]:
     """Return the list's handler of selected rows: it redirects to the action's page."""
 
-    def choose(page: OrderedAdmin, request: HttpRequest, rows: QuerySet[Any]) -> HttpResponse:
-        order = next(order for order in page.orders if order.name == name)
+    def choose(page: ActionAdmin, request: HttpRequest, rows: QuerySet[Any]) -> HttpResponse:
+        action = next(action for action in page.operator_actions if action.name == name)
         ids = list(rows.order_by("-pk").values_list("pk", flat=True)[:ROWS_MAX])
-        return HttpResponseRedirect(page.order_address(order, ids))
+        return HttpResponseRedirect(page.action_address(action, ids))
 
     return choose
 
 
-def _digest(order: OperatorOrder, rows: Sequence[Any], form: OrderForm) -> str:
+def _digest(action: OperatorAction, rows: Sequence[Any], form: ActionForm) -> str:
     """Return a digest of the filled form and the state of its rows."""
-    seen = (sorted(form.cleaned_data.items()), [order.state_of(row) for row in rows])
+    seen = (sorted(form.cleaned_data.items()), [action.state_of(row) for row in rows])
     return hashlib.sha256(repr(seen).encode()).hexdigest()
 
 

@@ -31,7 +31,7 @@ from webadmin.schedule.services.change_limit import limit_in_force
 
 EVERYTHING = Scope(ScopeKind.GLOBAL)
 LIMIT = {
-    "name": "failures_max",
+    "limit": "failures_max",
     "scope_kind": "global",
     "scope_value": "",
     "value": "9",
@@ -40,13 +40,13 @@ LIMIT = {
 }
 
 
-def order(model: type[Model], name: str) -> str:
-    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_order", args=[name])
+def address(model: type[Model], name: str) -> str:
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_action", args=[name])
 
 
 def give(operator: Client, model: type[Model], name: str, /, *ids: int, step: str = "apply", **values: str) -> str:
     answer = operator.post(
-        order(model, name), {"ids": ",".join(map(str, ids)), "step": step, "why": "because"} | values, follow=True
+        address(model, name), {"ids": ",".join(map(str, ids)), "step": step, "why": "because"} | values, follow=True
     )
     assert answer.status_code == 200
     return words(answer.content.decode())
@@ -103,12 +103,12 @@ def test_several_stops_are_decided_at_once(operator: Client) -> None:
     [
         ({"value": "-1"}, "greater than or equal to 0"),
         ({"value": "2000"}, "outside 0 to 1000"),
-        ({"name": "lease_seconds", "scope_kind": "tenant", "scope_value": "acme"}, "cannot be set for a tenant"),
+        ({"limit": "lease_seconds", "scope_kind": "tenant", "scope_value": "acme"}, "cannot be set for a tenant"),
         ({"scope_value": "acme"}, "a global cannot be"),
         ({"why": ""}, "required"),
         ({"for_seconds": "0"}, "greater than or equal to 1"),
-        ({"name": "nothing"}, "valid choice"),
-        ({"name": "running_max", "scope_kind": "lane", "scope_value": "nosuch"}, "name one of catalog, profiles"),
+        ({"limit": "nothing"}, "valid choice"),
+        ({"limit": "running_max", "scope_kind": "lane", "scope_value": "nosuch"}, "name one of catalog, profiles"),
     ],
 )
 def test_errors_of_the_service_are_shown_at_the_form(
@@ -135,7 +135,7 @@ def test_a_tenant_is_drained_and_resumed(operator: Client, service: Service) -> 
 def test_a_parked_job_is_requeued_from_its_page(operator: Client, service: Service) -> None:
     job = parked_by_failures(service)
     page = operator.get(reverse("admin:progress_parkedjob_change", args=[job.pk]))
-    assert f"{order(ParkedJob, 'requeue')}?ids={job.pk}" in page.content.decode()
+    assert f"{address(ParkedJob, 'requeue')}?ids={job.pk}" in page.content.decode()
     assert "Last error ChecksumMismatch" in words(page.content.decode())
     preview = give(operator, ParkedJob, "requeue", job.pk, step="preview")
     assert "Changed (1)" in preview
@@ -173,11 +173,11 @@ def test_blocks_go_back_and_a_job_is_set_aside(operator: Client, service: Servic
     assert "because" in running.parked_reason
 
 
-def test_a_ticked_row_leads_to_the_order(operator: Client) -> None:
+def test_a_ticked_row_leads_to_the_action(operator: Client) -> None:
     job = rows.make_job("one", "parked")
     listing = reverse("admin:progress_parkedjob_changelist")
     answer = operator.post(listing, {"action": "requeue", "_selected_action": [job.pk]})
-    assert answer["Location"] == f"{order(ParkedJob, 'requeue')}?ids={job.pk}"
+    assert answer["Location"] == f"{address(ParkedJob, 'requeue')}?ids={job.pk}"
 
 
 def test_a_quarantined_block_is_released(operator: Client, service: Service) -> None:
@@ -201,27 +201,27 @@ def test_users_with_view_permission_run_no_actions(db: None) -> None:
     job = rows.make_job("one", "parked")
     page = client.get(reverse("admin:progress_parkedjob_change", args=[job.pk]))
     assert page.status_code == 200
-    assert "/order/" not in page.content.decode()
-    assert client.get(order(ParkedJob, "requeue"), {"ids": job.pk}).status_code == 403
-    assert client.post(order(ParkedJob, "requeue"), {"ids": job.pk, "step": "apply", "why": "x"}).status_code == 403
+    assert "/action/" not in page.content.decode()
+    assert client.get(address(ParkedJob, "requeue"), {"ids": job.pk}).status_code == 403
+    assert client.post(address(ParkedJob, "requeue"), {"ids": job.pk, "step": "apply", "why": "x"}).status_code == 403
     job.refresh_from_db()
     assert job.state == "parked"
 
 
 @pytest.mark.parametrize("ids", ["", "x", "999999", "1_2", "1,,", "9" * 40])
 def test_an_action_without_known_rows_requests_a_choice(operator: Client, ids: str) -> None:
-    answer = operator.get(order(Job, "cancel"), {"ids": ids}, follow=True)
+    answer = operator.get(address(Job, "cancel"), {"ids": ids}, follow=True)
     assert "Choose rows first." in words(answer.content.decode())
 
 
-def test_an_unknown_order_is_not_found(operator: Client) -> None:
-    assert operator.get(order(Job, "explode")).status_code == 404
+def test_an_unknown_action_is_not_found(operator: Client) -> None:
+    assert operator.get(address(Job, "explode")).status_code == 404
 
 
-def test_every_order_has_a_page(operator: Client) -> None:
+def test_every_action_has_a_page(operator: Client) -> None:
     from django.contrib import admin
 
-    from webadmin.adminkit.orders import OrderedAdmin
+    from webadmin.adminkit.actions import ActionAdmin
 
     rows.fill()
     tsdb_rows.fill_tsdb()
@@ -229,10 +229,10 @@ def test_every_order_has_a_page(operator: Client) -> None:
     catalog_rows.fill_catalog()
     seen = 0
     for model, page in admin.site._registry.items():
-        if isinstance(page, OrderedAdmin):
+        if isinstance(page, ActionAdmin):
             row = model._default_manager.first()
-            for one in page.orders:
-                answer = operator.get(order(model, one.name), {"ids": row.pk})
+            for one in page.operator_actions:
+                answer = operator.get(address(model, one.name), {"ids": row.pk})
                 assert answer.status_code == 200
                 assert "Preview" in answer.content.decode()
                 seen += 1

@@ -10,15 +10,15 @@ from django.test import Client
 from django.urls import reverse
 
 from engine.lanes.tables.plan import forecast as foreseeing
-from tests.webadmin.admin.test_admin_orders import give, order
+from tests.webadmin.admin.test_admin_actions import address, give
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.admin.timeline_rows import DAY_MS, MB, fill_timeline, make_chunk, make_table
 from webadmin.adminkit.setting_words import read_size, write_size
 from webadmin.base.access.models import AuditEntry
 from webadmin.lanes.tables import plan_preview
-from webadmin.lanes.tables.admin.policy_form import form_values
 from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOrder, DataSource, Policy, Segment
 from webadmin.lanes.tables.plan_preview import preview
+from webadmin.lanes.tables.policy_fields import form_values
 from webadmin.lanes.tables.states import ChunkOrderKind
 
 FIRST_MS = 20_000 * DAY_MS
@@ -170,10 +170,10 @@ def test_chunks_are_ordered_now_or_never_and_the_orders_taken_back(operator: Cli
     ]
 
 
-def test_an_order_about_a_chunk_leads_back_to_the_timeline(operator: Client) -> None:
+def test_an_action_about_a_chunk_leads_back_to_the_timeline(operator: Client) -> None:
     source = fragmented(days=1)
     chunk = Chunk.objects.get(source=source)
-    answer = operator.post(order(Chunk, "compact-now"), {"ids": str(chunk.id), "step": "apply", "why": "slow"})
+    answer = operator.post(address(Chunk, "compact-now"), {"ids": str(chunk.id), "step": "apply", "why": "slow"})
     assert answer["Location"] == f"{reverse('timeline-page', args=[source.id])}?chunk={chunk.start_ms}"
 
 
@@ -211,7 +211,7 @@ def test_users_with_view_permission_run_no_table_actions(db: None) -> None:
     chunk = Chunk.objects.get(source=source)
     assert client.get(reverse("admin:tables_chunk_change", args=[chunk.id])).status_code == 200
     for name, model in (("compact-now", Chunk), ("change-policy", DataSource)):
-        answer = client.post(order(model, name), {"ids": "1", "step": "apply", "why": "x"})
+        answer = client.post(address(model, name), {"ids": "1", "step": "apply", "why": "x"})
         assert answer.status_code == 403
     assert not ChunkOrder.objects.exists()
 

@@ -1,0 +1,1 @@
+"""Operators' actions on profiles: quarantined blocks and dead letters, deletion, level policies."""

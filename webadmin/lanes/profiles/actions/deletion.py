@@ -1,0 +1,213 @@
+"""Operators' actions on retention, legal holds and delete requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from django.utils import timezone
+from rest_framework import serializers
+
+from engine.lanes.profiles.plan.retention import DAY_MS
+from webadmin.adminkit.formatting import counted, size_text
+from webadmin.base.access.models import TENANT_NAME_MAX
+from webadmin.base.actions.action import ActionContext, OperatorAction, Values
+from webadmin.base.actions.fields import MomentMs, Number, Switch, Text
+from webadmin.lanes.profiles.deletion_models import KEEP_DAYS_MAX, SELECTOR_MAX, SERVICE_MAX
+from webadmin.lanes.profiles.services.delete_requests import (
+    DEADLINE_HOURS,
+    DEADLINE_HOURS_MAX,
+    DeleteOutcome,
+    DeletionTarget,
+    request_deletion,
+)
+from webadmin.lanes.profiles.services.retain import EVERYBODY, RetentionReport, apply_retention, retention_policy
+from webadmin.lanes.profiles.services.retention_rules import RuleOutcome, lift_hold, place_hold, set_retention
+
+
+class ReportSerializer(serializers.Serializer[Any]):
+    """What was done, or would be in a dry run."""
+
+    dry_run = serializers.BooleanField()
+
+
+class DeleteReportSerializer(ReportSerializer):
+    """What is hidden, or would be; a dry run names what the tenant has beside profiles."""
+
+    kept = serializers.ListField(child=serializers.CharField(), required=False, help_text="what is not touched")
+
+
+TENANT = Text("tenant", "Tenant", "Whose data.", length_max=TENANT_NAME_MAX, is_required=True)
+RULE_TENANT = replace(TENANT, about="Empty: everybody that has no rule of their own.", is_required=False)
+LIFT = Switch("lift", "Lift", "End the hold instead of placing one.")
+
+
+def _rule_described(rules: Sequence[RuleOutcome], is_dry_run: bool) -> dict[str, Any]:
+    return _rule_facts(rules[0]) | ({"notes": _effect(rules[0])} if is_dry_run else {})
+
+
+def _taken_back(rules: Sequence[RuleOutcome], is_dry_run: bool) -> dict[str, Any]:
+    notes = [note for rule in rules for note in _effect(rule)] if is_dry_run else []
+    return {"changed": [rule.tenant or "everybody" for rule in rules], "notes": notes}
+
+
+def _rule_facts(rule: RuleOutcome) -> dict[str, Any]:
+    return {
+        "tenant": rule.tenant or "everybody without a rule of their own",
+        "before": _days(rule.tenant, rule.before),
+        "after": _days(rule.tenant, rule.after),
+        "changed": rule.before != rule.after,
+    }
+
+
+def _days(tenant: str, keep_days: int | None) -> str:
+    if keep_days is None:
+        return "no rule: as everybody's" if tenant else "no rule: 31 days"
+    return counted(keep_days, "day") if keep_days else "for ever"
+
+
+def _effect(rule: RuleOutcome) -> list[str]:
+    """Return what the next run of retention would drop under the present and the changed rules."""
+    now = retention_policy()
+    tenants = {tenant: keep_ms for tenant, keep_ms in now.tenants.items() if tenant != rule.tenant}
+    if rule.tenant == EVERYBODY:
+        default_ms = type(now)().default_ms if rule.after is None else rule.after * DAY_MS
+        then = replace(now, default_ms=default_ms)
+    else:
+        own = {} if rule.after is None else {rule.tenant: rule.after * DAY_MS}
+        then = replace(now, tenants=tenants | own)
+    dry = ActionContext(actor="", is_dry_run=True)
+    return [
+        f"As it is, the next run drops {_amount(apply_retention(order=dry, policy=now))}.",
+        f"With this rule it would drop {_amount(apply_retention(order=dry, policy=then))}.",
+    ]
+
+
+def _amount(report: RetentionReport) -> str:
+    blocks = sum(part.blocks for part in report.expired)
+    if not blocks:
+        return "nothing"
+    more = f", and {counted(report.left_for_later, 'more part')} later" if report.left_for_later else ""
+    return f"{counted(blocks, 'block')} ({size_text(sum(part.bytes for part in report.expired))}){more}"
+
+
+def _change_hold(values: Values, order: ActionContext) -> dict[str, Any]:
+    tenant, lift = values["tenant"], values.get("lift", False)
+    if lift:
+        changed = lift_hold(tenant=tenant, at=timezone.now(), order=order)
+        note = "Retention goes on with its next run: what is too old by then is dropped."
+    else:
+        changed = place_hold(tenant=tenant, order=order)
+        note = "While it lasts neither retention nor a delete request removes anything of the tenant."
+    notes = [note] if order.is_dry_run and changed else []
+    return {"tenant": tenant, "changed": changed, "dry_run": order.is_dry_run, "notes": notes}
+
+
+def _lifted(outcomes: Sequence[dict[str, Any]], is_dry_run: bool) -> dict[str, Any]:
+    notes = list(dict.fromkeys(note for one in outcomes for note in one["notes"]))
+    return {"changed": [one["tenant"] for one in outcomes if one["changed"]]} | ({"notes": notes} if is_dry_run else {})
+
+
+def _deletion_described(outcomes: Sequence[DeleteOutcome], is_dry_run: bool) -> dict[str, Any]:
+    [outcome] = outcomes
+    facts = {"blocks": outcome.blocks, "datasets": outcome.datasets, "bytes": outcome.bytes}
+    if not is_dry_run:
+        return facts | {"command": outcome.command_index}
+    notes = [
+        "Queries stop showing this data at once. It cannot be taken back.",
+        "Counted are datasets that hold such data, or could: a series is looked for when an object is rewritten.",
+    ]
+    return facts | {"notes": [*notes, *outcome.kept]}
+
+
+SET_RETENTION = OperatorAction(
+    operation="set_retention",
+    label="Set how long data is kept",
+    about="Data of the tenant is dropped when all of a block is older than that. The preview says what would go now.",
+    targets=(RULE_TENANT,),
+    fields=(
+        Number(
+            "keep_days",
+            "Days",
+            "0 keeps it for ever. Empty takes the tenant's rule back.",
+            high=KEEP_DAYS_MAX,
+            is_required=True,
+            is_nullable=True,
+        ),
+    ),
+    apply=lambda values, order: set_retention(**values, order=order),
+    outcome=ReportSerializer,
+    describe=_rule_described,
+)
+TAKE_BACK = replace(
+    SET_RETENTION,
+    name="take-back",
+    label="Take the rule back",
+    about="The tenant's data is kept as long as everybody's; everybody's for 31 days.",
+    fields=(),
+    of_rows=lambda rows: [{"tenant": row.tenant, "keep_days": None} for row in rows],
+    describe=_taken_back,
+)
+APPLY_RETENTION = OperatorAction(
+    name="run-retention",
+    operation="apply_retention",
+    label="Run retention now",
+    about="Drops what is too old by the rules, instead of waiting for the next run. The preview lists it.",
+    apply=lambda values, order: apply_retention(order=order),
+    outcome=ReportSerializer,
+)
+CHANGE_HOLD = OperatorAction(
+    name="place-hold",
+    operation="change_hold",
+    label="Place a hold",
+    about="Keeps all data of a tenant, whatever retention says. Not while data of it is being deleted on request.",
+    targets=(replace(TENANT, about="Nothing of this tenant is removed while the hold lasts."),),
+    fields=(LIFT,),
+    apply=_change_hold,
+    outcome=ReportSerializer,
+    may_conflict=True,
+)
+PLACE_HOLD = replace(CHANGE_HOLD, fields=())
+LIFT_HOLD = replace(
+    CHANGE_HOLD,
+    name="lift-hold",
+    label="Lift the hold",
+    about="Lets retention and delete requests remove data of the tenant again.",
+    fields=(),
+    of_rows=lambda rows: [{"tenant": row.tenant, "lift": True} for row in rows],
+    fits=lambda row: row.ended_at is None,
+    describe=_lifted,
+)
+REQUEST_DELETION = OperatorAction(
+    operation="request_deletion",
+    label="Delete data",
+    about="Hides profiles of a tenant from queries at once, and has them rewritten out of every object by a deadline. "
+    "Its tables, Prometheus blocks and repositories of the catalog are not touched: the preview names them.",
+    targets=(
+        TENANT,
+        Text("service", "Service", "Empty: every service.", length_max=SERVICE_MAX),
+        Text("selector", "Series", 'For example {pod="a-1"}. Empty: all of them.', length_max=SELECTOR_MAX),
+        MomentMs("from_ms", "From", "Time of the data in UTC, included. Empty: without bound.", input_name="from_time"),
+        MomentMs(
+            "until_ms", "Until", "Time of the data in UTC, not included. Empty: without bound.", input_name="until_time"
+        ),
+    ),
+    fields=(
+        Number(
+            "deadline_hours",
+            "Deadline in hours",
+            "By then no object holds the data any more; queries do not show it from now on.",
+            low=1,
+            high=DEADLINE_HOURS_MAX,
+            default=DEADLINE_HOURS,
+        ),
+    ),
+    apply=lambda values, order: request_deletion(DeletionTarget(**values), order=order),
+    outcome=DeleteReportSerializer,
+    may_conflict=True,
+    describe=_deletion_described,
+)
+
+RETENTION_ACTIONS = (SET_RETENTION, APPLY_RETENTION, TAKE_BACK)
+HOLD_ACTIONS = (PLACE_HOLD, LIFT_HOLD)

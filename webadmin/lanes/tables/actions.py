@@ -1,0 +1,371 @@
+"""Operators' actions on tables, chunks and quarantined files."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.db.models import Sum
+
+from engine.core.formatting import format_time
+from engine.schedule.errors import SnapshotRefused
+from engine.storage import cached_store
+from webadmin.adminkit import formatting as show
+from webadmin.base.access.scopes import MayWriteTables
+from webadmin.base.actions.action import ActionContext, OperatorAction, Values
+from webadmin.base.actions.fields import Choice, Texts, YesOrNo
+from webadmin.lanes.tables.api import serializers as shapes
+from webadmin.lanes.tables.column_sizes import PATH_MAX
+from webadmin.lanes.tables.errors import TableRefused
+from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOrder, DataSource, Policy
+from webadmin.lanes.tables.plan_preview import Preview, preview
+from webadmin.lanes.tables.policy_fields import form_values
+from webadmin.lanes.tables.policy_words import NUMBER_WORDS, setting_text
+from webadmin.lanes.tables.segment_view import Interval, merged
+from webadmin.lanes.tables.services.orders import end_orders, order_chunks, release_files, retry_chunks
+from webadmin.lanes.tables.services.sources import alter_table
+from webadmin.lanes.tables.services.take_files import FILES_MAX
+from webadmin.lanes.tables.states import ChunkOrderKind
+from webadmin.lanes.tables.table_fields import END_MS, POLICY, START_MS, TABLE
+
+TASKS_SHOWN = 50
+AGAIN_SHOWN = 20
+KIND = Choice(
+    "kind",
+    "Kind",
+    "now or never",
+    choices=tuple((kind.value, kind.value) for kind in ChunkOrderKind),
+    make=ChunkOrderKind,
+    is_required=True,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOutcome:
+    """The outcome of an action on a table; ``changed`` is a mapping of settings, a number, or names."""
+
+    source: DataSource
+    is_dry_run: bool
+    changed: Any
+    interval: Interval | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form for API and commands."""
+        return {"dry_run": self.is_dry_run, "changed": self.changed}
+
+
+def _alter(values: Values, order: ActionContext) -> TableOutcome:
+    changes = dict(values["policy"])
+    if values["is_paused"] is not None:
+        changes["is_paused"] = values["is_paused"]
+    changed = alter_table(values["table"], changes, order=order)
+    return TableOutcome(source=values["table"], is_dry_run=order.is_dry_run, changed=changed)
+
+
+def _altered(outcomes: Sequence[TableOutcome], is_dry_run: bool) -> dict[str, Any]:
+    """Return the changes, and in a dry run the plans under both policies."""
+    [outcome] = outcomes
+    different, labels = outcome.changed, [_label(name) for name in outcome.changed]
+    if not is_dry_run or not different:
+        return {"changed": labels}
+    before, after = (Policy.objects.get(source=outcome.source) for _ in range(2))
+    for name, value in different.items():
+        setattr(after, name, value)
+    settings = [
+        {
+            "setting": _label(name),
+            "before": setting_text(name, getattr(before, name)),
+            "after": setting_text(name, value),
+        }
+        for name, value in different.items()
+    ]
+    return {"settings": settings, "changed": labels} | _compared(outcome.source, before, after)
+
+
+def _label(name: str) -> str:
+    return NUMBER_WORDS[name].label
+
+
+def _compared(source: DataSource, before: Policy, after: Policy) -> dict[str, Any]:
+    """Return the plans under both policies side by side, and the tasks of the new one."""
+    try:
+        now, then = preview(source, before), preview(source, after)
+    except (SnapshotRefused, TableRefused) as error:
+        return {"notes": [f"Nothing can be planned: {error}"]}
+    plan = [{"what": what, "as_it_is": said(now), "with_these_settings": said(then)} for what, said in PLAN_ROWS]
+    tasks = sorted(then.told.plan.tasks, key=lambda task: -task.priority)[:TASKS_SHOWN]
+    shown = [
+        {
+            "from": show.moment_text(task.start_ms),
+            "until": show.moment_text(task.end_ms),
+            "chunks": len(task.chunks),
+            "cost": show.size_text(task.cost),
+            "priority": f"{task.priority / 1_000_000:.3f}",
+            "colour": "red" if not task.colour else "black",
+            "why": task.reason,
+        }
+        for task in tasks
+    ]
+    return {"plan": plan, "notes": _notes(now, then, before, after), "first_tasks": shown}
+
+
+PLAN_ROWS: Sequence[tuple[str, Callable[[Preview], object]]] = (
+    ("Tasks", lambda one: show.count_text(len(one.told.plan.tasks))),
+    ("Chunks rewritten", lambda one: show.count_text(one.told.chunks)),
+    ("Segments read", lambda one: show.count_text(one.told.segments_in)),
+    ("Segments written", lambda one: show.count_text(one.told.segments_out)),
+    ("Bytes in", lambda one: show.size_text(one.told.bytes_in)),
+    ("Bytes out, about", lambda one: show.size_text(one.told.bytes_in)),
+    ("Cost", lambda one: show.size_text(one.told.cost)),
+    ("Worth it, and left alone", lambda one: show.count_text(one.put_off)),
+    ("Rewritten again by the next plan", lambda one: show.count_text(len(one.told.again))),
+)
+"""Rows of the comparison of two plans: label and value."""
+
+
+def _notes(now: Preview, then: Preview, before: Policy, after: Policy) -> list[str]:
+    notes = []
+    if then.from_ms is not None:
+        notes.append(
+            f"A sample: the newest {show.count_text(then.segments)} segments, from {format_time(then.from_ms)} on. "
+            "The rest of the timeline is not counted."
+        )
+    if (before.granularity, before.time_zone, before.origin_ms) == (
+        after.granularity,
+        after.time_zone,
+        after.origin_ms,
+    ):
+        more, fewer = len(then.compacted - now.compacted), len(now.compacted - then.compacted)
+        notes.append(
+            f"With these settings {show.counted(more, 'chunk')} would be rewritten that would be left alone now, and "
+            f"{show.counted(fewer, 'chunk')} the other way round."
+        )
+    else:
+        notes.append("Chunks are others then: all are looked at anew, and tasks that wait are made anew.")
+    if after.roll_up is not None:
+        notes.append("Rows are rolled up: fewer bytes are written than were read.")
+    if then.told.segments_out > then.told.segments_in:
+        notes.append("There would be more segments than now: segments across chunks are cut.")
+    if then.told.again:
+        notes.append(f"This does not come to rest: {again_words(then)}")
+    if after.bytes_per_day and then.told.bytes_in:
+        days = -(-then.told.bytes_in // after.bytes_per_day)
+        notes.append(f"The budget of a day lets this be done in {show.counted(days, 'day')} at best.")
+    return notes
+
+
+def again_words(found: Preview) -> str:
+    """Return text on the chunks that the next plan would compact again, and why."""
+    shown = [f"{format_time(chunk.start_ms)} ({chunk.reason})" for chunk in found.told.again[:AGAIN_SHOWN]]
+    more = len(found.told.again) - len(shown)
+    return "; ".join(shown) + (f"; and {show.count_text(more)} more" if more else "")
+
+
+def _tables_changed(outcomes: Sequence[TableOutcome], is_dry_run: bool) -> dict[str, Any]:
+    return {"changed": [str(one.source) for one in outcomes if one.changed]}
+
+
+def _stretches(rows: Sequence[Chunk]) -> list[dict[str, Any]]:
+    """Return the chunks as a minimal list of intervals: adjacent chunks of one table are joined."""
+    found: defaultdict[DataSource, list[Interval]] = defaultdict(list)
+    for row in rows:
+        found[row.source].append((row.start_ms, row.end_ms))
+    return [
+        {"table": source, "start_ms": start, "end_ms": end}
+        for source, intervals in found.items()
+        for start, end in merged(intervals)
+    ]
+
+
+def _interval(values: Values) -> Interval:
+    return (values["start_ms"], values["end_ms"])
+
+
+def _order_chunks(values: Values, order: ActionContext) -> dict[str, Any]:
+    source, kind = values["table"], values["kind"]
+    found = order_chunks(source, _interval(values), kind, order=order)
+    start, end = found.interval
+    sums = Chunk.objects.filter(source=source, start_ms__gte=start, end_ms__lte=end).aggregate(
+        segments=Sum("segment_count", default=0), bytes=Sum("byte_count", default=0)
+    )
+    return {"dry_run": order.is_dry_run, "table": str(source), **found.to_json(), **sums}
+
+
+def _ordered(outcomes: Sequence[dict[str, Any]], is_dry_run: bool) -> dict[str, Any]:
+    totals = {name: sum(one[name] for one in outcomes) for name in ("chunks", "segments", "bytes")}
+    intervals = [{name: one[name] for name in ("table", "start_ms", "end_ms")} for one in outcomes]
+    return totals | {"intervals": intervals}
+
+
+def _end_orders(values: Values, order: ActionContext) -> TableOutcome:
+    kinds = list(ChunkOrderKind) if values["kind"] is None else [values["kind"]]
+    interval = _interval(values)
+    count = sum(end_orders(values["table"], interval, kind, order=order) for kind in kinds)
+    return TableOutcome(source=values["table"], is_dry_run=order.is_dry_run, changed=count, interval=interval)
+
+
+def _retry(values: Values, order: ActionContext) -> TableOutcome:
+    interval = _interval(values)
+    count = retry_chunks(values["table"], interval, order=order)
+    return TableOutcome(source=values["table"], is_dry_run=order.is_dry_run, changed=count, interval=interval)
+
+
+def _intervals_changed(outcomes: Sequence[TableOutcome], is_dry_run: bool) -> dict[str, Any]:
+    names = [
+        f"{one.source} from {format_time(one.interval[0])} to {format_time(one.interval[1])}"
+        for one in outcomes
+        if one.changed and one.interval
+    ]
+    return {"changed": names, "found": sum(one.changed for one in outcomes)}
+
+
+def _release(values: Values, order: ActionContext) -> dict[str, Any]:
+    source = values["table"]
+    released = release_files(source, cached_store(source.url), values["paths"], order=order)
+    return {"dry_run": order.is_dry_run, "released": released}
+
+
+def _released(outcomes: Sequence[dict[str, Any]], is_dry_run: bool) -> dict[str, Any]:
+    return {"changed": [path for one in outcomes for path in one["released"]]}
+
+
+def _files(rows: Sequence[BadFile]) -> list[dict[str, Any]]:
+    paths: defaultdict[DataSource, list[str]] = defaultdict(list)
+    for row in rows:
+        paths[row.source].append(row.path)
+    return [{"table": source, "paths": own} for source, own in paths.items()]
+
+
+def _ends(rows: Sequence[ChunkOrder]) -> list[dict[str, Any]]:
+    return [
+        {"table": row.source, "start_ms": row.start_ms, "end_ms": row.end_ms, "kind": ChunkOrderKind(row.kind)}
+        for row in rows
+        if row.ended_at_ms is None
+    ]
+
+
+ALTER_TABLE = OperatorAction(
+    name="change-policy",
+    operation="alter_table",
+    label="Change the policy",
+    about="The preview plans the table as it is and with these settings, and says what each would cost. All chunks are "
+    "looked at anew after a change.",
+    targets=(TABLE,),
+    fields=(
+        POLICY,
+        YesOrNo("is_paused", "Paused", "Nothing is planned while it is."),
+    ),
+    apply=_alter,
+    permission=MayWriteTables,
+    outcome=shapes.AlteredSerializer,
+    may_conflict=True,
+)
+CHANGE_POLICY = replace(
+    ALTER_TABLE,
+    fields=(POLICY,),
+    of_rows=lambda rows: [{"table": rows[0], "is_paused": None}],
+    initial=lambda rows: form_values(Policy.objects.get(source=rows[0])) if rows else {},
+    describe=_altered,
+)
+PAUSE_TABLE = replace(
+    ALTER_TABLE,
+    name="pause-table",
+    label="Pause",
+    about="Nothing more of a table is planned until it is resumed. Tasks that run go on; files may still come in.",
+    fields=(),
+    of_rows=lambda rows: [{"table": row, "policy": {}, "is_paused": True} for row in rows],
+    fits=lambda row: not row.is_paused,
+    describe=_tables_changed,
+)
+RESUME_TABLE = replace(
+    PAUSE_TABLE,
+    name="resume-table",
+    label="Resume",
+    about="Lets a table be planned again.",
+    of_rows=lambda rows: [{"table": row, "policy": {}, "is_paused": False} for row in rows],
+    fits=lambda row: row.is_paused,
+)
+ORDER_CHUNKS = OperatorAction(
+    name="compact-now",
+    operation="order_chunks",
+    label="Compact now",
+    about="The tasks of these chunks go first, whatever put the chunks off. It ends by itself when nothing in them is "
+    "worth compacting any more.",
+    targets=(TABLE, START_MS, END_MS),
+    fields=(KIND,),
+    apply=_order_chunks,
+    permission=MayWriteTables,
+    outcome=shapes.OrderedChunksSerializer,
+    may_conflict=True,
+    describe=_ordered,
+)
+COMPACT_NOW = replace(
+    ORDER_CHUNKS,
+    fields=(),
+    of_rows=lambda rows: [{**one, "kind": ChunkOrderKind.NOW} for one in _stretches(rows)],
+)
+COMPACT_NEVER = replace(
+    ORDER_CHUNKS,
+    name="compact-never",
+    label="Never compact",
+    about="These chunks are left alone until that is taken back. Chunks that share segments with them are, too.",
+    fields=(),
+    of_rows=lambda rows: [{**one, "kind": ChunkOrderKind.NEVER} for one in _stretches(rows)],
+)
+END_CHUNK_ORDERS = OperatorAction(
+    name="take-back",
+    operation="end_chunk_orders",
+    label="Take back",
+    about="Ends now and never for these chunks, so that they go by the policy again. One over several chunks ends for "
+    "all of them.",
+    targets=(TABLE, START_MS, END_MS),
+    fields=(replace(KIND, is_required=False, about="now or never; default: both"),),
+    apply=_end_orders,
+    permission=MayWriteTables,
+    outcome=shapes.ChangedCountSerializer,
+    may_conflict=True,
+    describe=_intervals_changed,
+)
+TAKE_BACK = replace(
+    END_CHUNK_ORDERS, fields=(), of_rows=lambda rows: [{**one, "kind": None} for one in _stretches(rows)]
+)
+END_ORDER = replace(
+    END_CHUNK_ORDERS, name="end-order", fields=(), of_rows=_ends, fits=lambda row: row.ended_at_ms is None
+)
+RETRY_CHUNKS = OperatorAction(
+    operation="retry_chunks",
+    label="Release from quarantine",
+    about="Lets chunks be tried again that were set aside after failures. Their failures are forgotten.",
+    targets=(TABLE, START_MS, END_MS),
+    apply=_retry,
+    permission=MayWriteTables,
+    outcome=shapes.ChangedCountSerializer,
+    may_conflict=True,
+    of_rows=lambda rows: _stretches([row for row in rows if row.is_quarantined]),
+    fits=lambda row: row.is_quarantined,
+    describe=_intervals_changed,
+)
+RELEASE_FILES = OperatorAction(
+    operation="release_files",
+    label="Release",
+    about="Lets files be seen that could not be read, once they are repaired: they are read anew, and stay out if they "
+    "still cannot be read. One that was never in the timeline is forgotten: register it anew.",
+    targets=(
+        TABLE,
+        Texts(
+            "paths", "Files", "Paths below the table's URL.", length_max=PATH_MAX, count_max=FILES_MAX, is_required=True
+        ),
+    ),
+    apply=_release,
+    permission=MayWriteTables,
+    outcome=shapes.ReleasedFilesSerializer,
+    may_conflict=True,
+    of_rows=_files,
+    fits=lambda row: row.released_at_ms is None,
+    describe=_released,
+)
+
+SOURCE_ACTIONS = (CHANGE_POLICY, PAUSE_TABLE, RESUME_TABLE)
+CHUNK_ACTIONS = (COMPACT_NOW, COMPACT_NEVER, TAKE_BACK, RETRY_CHUNKS)

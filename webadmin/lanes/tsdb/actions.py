@@ -1,0 +1,176 @@
+"""Operators' actions on buckets, quarantined blocks and results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from rest_framework import serializers
+
+from webadmin.base.actions.action import ActionContext, OperatorAction, Values
+from webadmin.base.actions.fields import Choice, Group, Number, Numbers, Switch, Text, Texts
+from webadmin.lanes.tsdb.models import LAYOUTS, NAME_MAX, URL_MAX, WINNERS, Bucket
+from webadmin.lanes.tsdb.services.buckets import (
+    PARTIAL_AGE_SECONDS_MIN,
+    SETTINGS,
+    adopt_bucket,
+    change_bucket,
+    check_adoption,
+    find_bucket,
+)
+from webadmin.lanes.tsdb.services.quarantine_sources import release_sources
+from webadmin.lanes.tsdb.services.withdraw_groups import withdraw_groups
+from webadmin.lanes.tsdb.states import GroupState
+from webadmin.schedule.register import NAMES_MAX
+
+DAY_S = 86_400
+GROUP_ID_MAX = (1 << 63) - 1
+ULID_LENGTH = 26
+
+BUCKET_SETTINGS = Group(
+    "settings",
+    "Settings",
+    "Those that are not given keep their value.",
+    component="BucketSettings",
+    fields=(
+        Text("ranges", "Ranges", "Lengths of intervals, each a multiple of the one before.", length_max=100),
+        Number(
+            "consistency_delay_seconds",
+            "Consistency delay",
+            "Seconds to wait for late blocks of an interval.",
+            high=DAY_S,
+        ),
+        Choice("winner", "Winner", "Which of two conflicting samples stays.", choices=WINNERS),
+        Number(
+            "partition_series",
+            "Series per part",
+            "Larger groups are cut by series, or not planned where parts are not allowed; 0: any size.",
+            high=1 << 40,
+        ),
+        Number("partition_index_bytes", "Index bytes per part", "The same by the size of indexes.", high=1 << 50),
+        Number("replication", "Replication", "How often the same series come in the smallest range.", low=1, high=100),
+        Switch(
+            "readers_know_partitions",
+            "Readers know partitions",
+            "Only for a Cortex whose compactor and readers run partitioning compaction: groups may be cut into "
+            "parts. All others delete all parts but one as duplicates.",
+        ),
+        Number(
+            "deletion_delay_seconds",
+            "Deletion delay",
+            "Seconds between a deletion mark and the deletion.",
+            high=365 * DAY_S,
+        ),
+        Number(
+            "partial_age_seconds",
+            "Age of unfinished uploads",
+            "Seconds after which they are deleted.",
+            low=PARTIAL_AGE_SECONDS_MIN,
+            high=365 * DAY_S,
+        ),
+        Text(
+            "replica_labels",
+            "Replica labels",
+            "By which replicas of a stream differ (Thanos), with commas; results lose them. Fixed once blocks "
+            "were found.",
+            length_max=500,
+        ),
+        Number("tenant_shard_size", "Workers per tenant", "That are offered its jobs first; 0: all.", high=10_000),
+        Switch("is_paused", "Paused", "Neither scanned nor planned nor cleaned."),
+    ),
+    is_partial=True,
+)
+
+
+class BucketOutcomeSerializer(serializers.Serializer[Any]):
+    """The bucket that an action changed, or would change in a dry run."""
+
+    changed = serializers.ListField(child=serializers.CharField())
+    settings = serializers.DictField()
+    dry_run = serializers.BooleanField()
+
+
+def _adopt(values: Values, order: ActionContext) -> dict[str, Any]:
+    about = {name: values[name] for name in ("url", "layout", "name")}
+    settings = values.get("settings", {})
+    bucket = check_adoption(**about, **settings) if order.is_dry_run else adopt_bucket(**about, **settings, order=order)
+    adopted = {"url": bucket.url, "layout": bucket.layout}
+    return {"changed": [bucket.name], "settings": adopted, "dry_run": order.is_dry_run}
+
+
+def _change(values: Values, order: ActionContext) -> dict[str, Any]:
+    bucket = find_bucket(values["bucket"])
+    changed = change_bucket(bucket, values["settings"], order=order)
+    return {"changed": [bucket.name] if changed else [], "settings": changed, "dry_run": order.is_dry_run}
+
+
+def _described(outcomes: Sequence[dict[str, Any]], is_dry_run: bool) -> dict[str, Any]:
+    changed = [name for one in outcomes for name in one["changed"]]
+    if len(outcomes) == 1:
+        return {"changed": changed, **outcomes[0]["settings"]}
+    each = [(one["changed"][0], one["settings"]) for one in outcomes if one["changed"]]
+    settings = {f"{name}: {setting}": str(value) for name, found in each for setting, value in found.items()}
+    return {"changed": changed, **settings}
+
+
+def _initial(rows: Sequence[Bucket]) -> dict[str, Any]:
+    return {name: getattr(rows[0], name) for name in SETTINGS} if rows else {}
+
+
+ADOPT = OperatorAction(
+    operation="adopt_bucket",
+    label="Adopt a bucket",
+    about="Takes over compaction of a bucket of Prometheus blocks. Its own compactor must not run beside this service.",
+    targets=(
+        Text(
+            "url",
+            "URL",
+            "file:///folder or s3://bucket/prefix?endpoint=URL&region=NAME",
+            length_max=URL_MAX,
+            is_required=True,
+        ),
+        Choice("layout", "Layout", "Whose compactor is replaced; stop it first.", choices=LAYOUTS, is_required=True),
+        Text("name", "Name", "Empty: made of the URL.", length_max=NAME_MAX),
+    ),
+    fields=(BUCKET_SETTINGS,),
+    apply=_adopt,
+    outcome=BucketOutcomeSerializer,
+    describe=_described,
+)
+CHANGE = OperatorAction(
+    operation="change_bucket",
+    label="Change settings",
+    about="Its tenants are planned anew with these. Jobs that were made already stay as they are.",
+    targets=(Text("bucket", "Bucket", "Its name.", length_max=NAME_MAX, is_required=True),),
+    fields=(BUCKET_SETTINGS,),
+    apply=_change,
+    outcome=BucketOutcomeSerializer,
+    of_rows=lambda rows: [{"bucket": row.name} for row in rows],
+    initial=_initial,
+    describe=_described,
+)
+BUCKET_ACTIONS = (replace(ADOPT, fields=()), CHANGE)
+RELEASE = OperatorAction(
+    operation="release_sources",
+    label="Release",
+    about="Lets blocks be planned again that could not be read, once they are repaired; takes their marks back.",
+    targets=(
+        Texts("blocks", "Blocks", "Their ULIDs.", length_max=ULID_LENGTH, count_max=NAMES_MAX),
+        Switch("all", "All of them", "All blocks in quarantine."),
+    ),
+    apply=lambda values, order: release_sources(values["blocks"], everything=values["all"], order=order),
+    of_rows=lambda rows: [{"blocks": [row.block.ulid for row in rows], "all": False}],
+    fits=lambda row: row.released_at_ms is None,
+)
+WITHDRAW = OperatorAction(
+    operation="withdraw_result",
+    label="Withdraw result",
+    about="For a result that the bucket refuses for good: its sources are live again and merged anew.",
+    targets=(
+        Numbers("groups", "Groups", "Their numbers.", low=1, high=GROUP_ID_MAX, count_max=NAMES_MAX, is_required=True),
+    ),
+    apply=lambda values, order: withdraw_groups(values["groups"], order=order),
+    of_rows=lambda rows: [{"groups": [row.id for row in rows]}],
+    fits=lambda row: row.state == GroupState.DONE,
+)

@@ -1,0 +1,236 @@
+"""Operators' actions on jobs, limits, pauses and stops of quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from engine.protocol.fields import COUNT_MAX
+from engine.protocol.wire import NAME_MAX
+from engine.schedule.limits import LimitName, Scope, ScopeKind
+from engine.schedule.model import HOLDING_STATES, LIVE_STATES, JobState, ParkedKind
+from engine.schedule.pauses import PauseMode
+from webadmin.base.actions.action import ActionContext, OperatorAction, Values
+from webadmin.base.actions.fields import Choice, Number, Switch, Text
+from webadmin.schedule.action_fields import JOBS, SCOPE
+from webadmin.schedule.api import operation_serializers as shapes
+from webadmin.schedule.models import LANE_MAX, Job
+from webadmin.schedule.operation_models import PLACE_MAX, IsolationStop, Pause
+from webadmin.schedule.register import JobFilter
+from webadmin.schedule.services.adjust_jobs import pin, reset_failures, unpin
+from webadmin.schedule.services.change_limit import DURATION_SECONDS_MAX, change_limit
+from webadmin.schedule.services.give_blocks_back import give_blocks_back
+from webadmin.schedule.services.operation import OperationOutcome
+from webadmin.schedule.services.pause_schedule import pause, resume
+from webadmin.schedule.services.requeue_jobs import requeue
+from webadmin.schedule.services.set_aside_jobs import cancel
+from webadmin.schedule.services.stop_isolation import decide_isolation
+
+HOUR_SECONDS = 3_600
+FOR_SECONDS = Number(
+    "for_seconds",
+    "For seconds",
+    "After that the previous state is in force again. Empty: until further notice.",
+    low=1,
+    high=DURATION_SECONDS_MAX,
+)
+
+
+def _named(jobs: Sequence[Job]) -> list[Values]:
+    return [{"filter": JobFilter(names=tuple(job.name for job in jobs))}]
+
+
+def _requeue(values: Values, order: ActionContext) -> OperationOutcome:
+    wanted: JobFilter = values["filter"]
+    wanted.check()
+    if wanted.kind is None and not wanted.names:
+        wanted = replace(wanted, kind=ParkedKind.EVICTED)
+    options = {name: values[name] for name in ("newer_build_only", "keep_failures")}
+    return requeue(wanted, order=order, **options)
+
+
+def _scopes(rows: Sequence[Pause]) -> list[Values]:
+    return [{"scope": Scope(ScopeKind(row.scope_kind), row.scope_value)} for row in rows if row.ended_at_ms is None]
+
+
+def _resumed(outcomes: Sequence[Any], is_dry_run: bool) -> dict[str, Any]:
+    return {"changed": [str(outcome.scope) for outcome in outcomes], "left": []}
+
+
+def _is_held(job: Job) -> bool:
+    return job.state in HOLDING_STATES
+
+
+def _can_run_again(job: Job) -> bool:
+    return job.state == JobState.PARKED and job.parked_kind != ParkedKind.QUARANTINED
+
+
+def _lasts(row: Any) -> bool:
+    return row.ended_at_ms is None
+
+
+CANCEL = OperatorAction(
+    operation="cancel",
+    label="Set aside",
+    about="Takes jobs out of the schedule. They keep their blocks, parked, until they are requeued or given back; a "
+    "worker that runs one stops at its next poll.",
+    targets=(JOBS,),
+    apply=lambda values, order: cancel(values["filter"], order=order),
+    of_rows=_named,
+    fits=lambda job: job.state in LIVE_STATES,
+)
+RESET_FAILURES = OperatorAction(
+    operation="reset_failures",
+    label="Forget failures",
+    about="Sets the failures of jobs to zero, so that they have all their runs again. Parked jobs stay parked.",
+    targets=(JOBS,),
+    apply=lambda values, order: reset_failures(values["filter"], order=order),
+    of_rows=_named,
+    fits=lambda job: job.failures > 0 and job.state in HOLDING_STATES,
+)
+PIN = OperatorAction(
+    operation="pin",
+    label="Pin to a worker",
+    about="From their next assignment on only one worker gets these jobs: to watch one closely, say.",
+    targets=(JOBS,),
+    fields=(
+        Text(
+            "worker",
+            "Worker",
+            "The only worker that gets these jobs from now on.",
+            length_max=NAME_MAX,
+            is_required=True,
+        ),
+    ),
+    apply=lambda values, order: pin(values["filter"], worker=values["worker"], order=order),
+    of_rows=_named,
+    fits=_is_held,
+)
+UNPIN = OperatorAction(
+    operation="unpin",
+    label="Unpin",
+    about="Lets any worker of any build run these jobs again.",
+    targets=(JOBS,),
+    apply=lambda values, order: unpin(values["filter"], order=order),
+    of_rows=_named,
+    fits=_is_held,
+)
+REQUEUE = OperatorAction(
+    operation="requeue",
+    label="Requeue",
+    about="Gives parked jobs another chance, with the same blocks. Quarantined ones are left: release them instead.",
+    targets=(JOBS,),
+    fields=(
+        Switch("newer_build_only", "On a newer build only", "Newer than every build on which they have failed."),
+        Switch("keep_failures", "Keep the failures", "Otherwise they are reset, and the job has all its runs again."),
+    ),
+    apply=_requeue,
+    of_rows=_named,
+    fits=_can_run_again,
+)
+REQUEUE_MANY = replace(
+    REQUEUE,
+    name="requeue-many",
+    label="Requeue by filter",
+    about="Gives another chance to all parked jobs that match what is given here.",
+    of_rows=None,
+)
+GIVE_BACK = OperatorAction(
+    operation="give_blocks_back",
+    label="Give blocks back",
+    about="Ends parked jobs and returns their blocks to their queues, where they are planned anew, with others.",
+    targets=(JOBS,),
+    apply=lambda values, order: give_blocks_back(values["filter"], order=order),
+    of_rows=_named,
+    fits=_can_run_again,
+)
+SET_LIMIT = OperatorAction(
+    name="set-limit",
+    operation="change_limit",
+    label="Set a limit",
+    about="Sets a limit for everything, a lane, a tenant or a job, for some time or until further notice.",
+    fields=(
+        Choice(
+            "limit",
+            "Limit",
+            choices=tuple((name.value, name.value.replace("_", " ")) for name in LimitName),
+            make=LimitName,
+            is_required=True,
+        ),
+        SCOPE,
+        Number(
+            "value",
+            "Value",
+            "Empty takes back what was set there, so that the wider scope's value holds. 0 is no limit, where allowed.",
+            high=COUNT_MAX,
+            is_required=True,
+            is_nullable=True,
+        ),
+        replace(FOR_SECONDS, initial=HOUR_SECONDS),
+    ),
+    apply=lambda values, order: change_limit(
+        name=values["limit"], **{name: values[name] for name in ("scope", "value", "for_seconds")}, order=order
+    ),
+    outcome=shapes.LimitOutcomeSerializer,
+)
+PAUSE = OperatorAction(
+    operation="pause",
+    label="Pause or drain",
+    about="Holds a part of the schedule still. Running jobs are never touched: their workers renew and report.",
+    fields=(
+        SCOPE,
+        Choice(
+            "mode",
+            "How",
+            choices=(
+                (PauseMode.PAUSE.value, "pause: plan nothing, assign nothing; running jobs go on"),
+                (PauseMode.DRAIN.value, "drain: plan nothing; what is scheduled is still done"),
+            ),
+            make=PauseMode,
+            default=PauseMode.PAUSE,
+        ),
+        FOR_SECONDS,
+    ),
+    apply=lambda values, order: pause(**values, order=order),
+    outcome=shapes.PauseOutcomeSerializer,
+)
+RESUME = OperatorAction(
+    operation="resume",
+    label="Resume",
+    about="Lets the scope go on; what is not paused stays as it is. A wider pause that covers it still holds.",
+    targets=(SCOPE,),
+    apply=lambda values, order: resume(**values, order=order),
+    outcome=shapes.PauseOutcomeSerializer,
+    of_rows=_scopes,
+    fits=_lasts,
+    describe=_resumed,
+)
+DECIDE = OperatorAction(
+    name="decide",
+    operation="decide_isolation",
+    label="Decide",
+    about="Ends the stop. Check the object store first: read one of the objects with another tool. Trying again "
+    "requeues all evicted jobs of the place and releases what was kept out in the hour before the stop.",
+    targets=(
+        Text("lane", "Lane", "A lane's name.", length_max=LANE_MAX, is_required=True),
+        Text("place", "Place", "Table, tenant of a bucket, or empty.", length_max=PLACE_MAX),
+    ),
+    fields=(
+        Choice(
+            "decision",
+            "Decision",
+            choices=tuple((value, str(label)) for value, label in IsolationStop.Decision.choices),
+            make=IsolationStop.Decision,
+            is_required=True,
+        ),
+    ),
+    apply=lambda values, order: decide_isolation(values["lane"], values["place"], values["decision"], order=order),
+    outcome=shapes.QuarantineDecisionSerializer,
+    of_rows=lambda rows: [{"lane": row.lane, "place": row.place} for row in rows],
+    fits=_lasts,
+)
+
+JOB_ACTIONS = (CANCEL, RESET_FAILURES, PIN, UNPIN)
+PARKED_ACTIONS = (REQUEUE, GIVE_BACK, RESET_FAILURES, PIN, REQUEUE_MANY)
+ACTIONS = (REQUEUE, CANCEL, GIVE_BACK, RESET_FAILURES, PIN, UNPIN, SET_LIMIT, PAUSE, RESUME, DECIDE)
