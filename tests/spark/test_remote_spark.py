@@ -171,7 +171,7 @@ def test_a_standalone_cluster_merges_with_the_archive_and_s3(
     (where,) = told["engine"]  # type: ignore[misc]
     assert str(where).startswith(str(tmp_path / "work"))
     assert "/lithify/site-packages/engine/" in str(where)
-    assert told["probe"]["kernel formats.profile_block.series._series_index"] == implementation_of(
+    assert told["probe"]["kernel engine.formats.profile_block.series._series_index"] == implementation_of(
         "engine.formats.profile_block.series._series_index"
     )  # type: ignore[index]
     found = {job: read_tsdb_result(result).block for job, result in told["blocks"].items()}  # type: ignore[attr-defined]
