@@ -273,12 +273,12 @@ def test_a_parked_job_is_requeued_with_the_mouse(browser: Browser, live_server: 
     complaints = complaints_of(page)
     page.goto(live_server.url + reverse("admin:progress_parkedjob_changelist") + "?kind=evicted")
     page.locator("#result_list tbody a").first.click()
-    page.get_by_role("link", name="Give blocks back").click()
+    page.get_by_role("link", name="Return blocks to queues").click()
     page.fill("input[name=why]", "plan them anew")
     page.get_by_role("button", name="Preview").click()
     page.get_by_role("heading", name="Changed (1)").wait_for()
-    page.get_by_role("button", name="Give blocks back").click()
-    page.get_by_text("Give blocks back: 1 changed").wait_for()
+    page.get_by_role("button", name="Return blocks to queues").click()
+    page.get_by_text("Return blocks to queues: 1 changed").wait_for()
     assert not complaints
 
 

@@ -136,9 +136,9 @@ REQUEUE_MANY = replace(
     about="Gives another chance to all parked jobs that match what is given here.",
     of_rows=None,
 )
-GIVE_BACK = OperatorAction(
+RETURN_BLOCKS = OperatorAction(
     operation="return_job_blocks",
-    label="Give blocks back",
+    label="Return blocks to queues",
     about="Ends parked jobs and returns their blocks to their queues, where they are planned anew, with others.",
     targets=(JOBS,),
     apply=lambda values, order: return_job_blocks(values["filter"], order=order),
@@ -232,5 +232,5 @@ DECIDE = OperatorAction(
 )
 
 JOB_ACTIONS = (CANCEL, RESET_FAILURES, PIN, UNPIN)
-PARKED_ACTIONS = (REQUEUE, GIVE_BACK, RESET_FAILURES, PIN, REQUEUE_MANY)
-ACTIONS = (REQUEUE, CANCEL, GIVE_BACK, RESET_FAILURES, PIN, UNPIN, SET_LIMIT, PAUSE, RESUME, DECIDE)
+PARKED_ACTIONS = (REQUEUE, RETURN_BLOCKS, RESET_FAILURES, PIN, REQUEUE_MANY)
+ACTIONS = (REQUEUE, CANCEL, RETURN_BLOCKS, RESET_FAILURES, PIN, UNPIN, SET_LIMIT, PAUSE, RESUME, DECIDE)

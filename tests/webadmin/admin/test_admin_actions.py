@@ -163,7 +163,7 @@ def test_jobs_are_requeued_by_error_class(operator: Client, service: Service) ->
 
 def test_blocks_go_back_and_a_job_is_set_aside(operator: Client, service: Service) -> None:
     job = parked_by_failures(service)
-    assert "1 changed" in give(operator, ParkedJob, "give-blocks-back", job.pk)
+    assert "1 changed" in give(operator, ParkedJob, "return-job-blocks", job.pk)
     assert service.states() == {"queued": 20}
     [spec] = service.worker().take()
     running = Job.objects.get(name=spec.job, state="leased")

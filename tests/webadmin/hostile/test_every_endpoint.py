@@ -124,7 +124,7 @@ CALLS: dict[str, Call] = {
     "operations/discard-letters": Call(body=WHY | {"letters": ["none"]}, changes=False),
     "operations/requeue": Call(body=ALL, before="parked"),
     "operations/cancel": Call(body=ALL, before="leased"),
-    "operations/give-blocks-back": Call(body=ALL, before="parked"),
+    "operations/return-job-blocks": Call(body=ALL, before="parked"),
     "operations/reset-failures": Call(body=ALL, before="failed"),
     "operations/pin": Call(body=ALL | {"worker": "runner"}, before="leased"),
     "operations/unpin": Call(body=ALL, before="pinned"),

@@ -21,7 +21,7 @@ ACTIONS = [
     "resume",
     "requeue",
     "cancel",
-    "give-blocks-back",
+    "return-job-blocks",
     "reset-failures",
     "pin",
     "unpin",
@@ -104,7 +104,7 @@ def test_parked_jobs_are_requeued_over_http(operator: Operator, evicted) -> None
         ("pin", ALL | {"worker": "worker-1"}, "leased"),
         ("unpin", ALL, "leased"),
         ("reset-failures", ALL, "leased"),
-        ("give-blocks-back", ALL, "leased"),
+        ("return-job-blocks", ALL, "leased"),
     ],
 )
 def test_each_action_reaches_its_service(
