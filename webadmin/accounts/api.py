@@ -157,7 +157,7 @@ class RotateView(CredentialView):
         responses={200: CredentialOutcomeSerializer, **ERRORS},
     )
     def post(self, request: Request) -> Response:
-        """Replace the secret; the old one is accepted for a day more unless ``overlap_seconds`` says otherwise."""
+        """Replace the secret; the old one is accepted for a day more unless ``overlap_seconds`` is set."""
         name, fields, order = self.read(RotateCredentialSerializer)
         seconds = fields.integer(
             "overlap_seconds", 0, int(OVERLAP_MAX.total_seconds()), default=int(OVERLAP_DEFAULT.total_seconds())

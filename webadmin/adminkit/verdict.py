@@ -96,7 +96,7 @@ def _troubles(standing: Standing) -> Iterator[Notice]:
     for broken in standing.broken_builds:
         yield Notice(tone="bad", text=f"{broken[:1].upper()}{broken[1:]}.", place="standstill")
     if standing.isolation_stop:
-        text = f"Quarantine is stopped until somebody decides: {standing.isolation_stop}; check the object store."
+        text = f"Quarantine is stopped until an operator decides: {standing.isolation_stop}; check the object store."
         yield Notice(tone="bad", text=text, place="isolation_stop")
     if _has_work(standing) and not standing.polling_workers:
         known = (
@@ -141,15 +141,13 @@ def _set_aside(standing: Standing) -> Iterator[Notice]:
         text = f"{counted(standing.quarantined_blocks, 'block')} in quarantine: damaged or missing, with the reason."
         yield Notice(tone="warn", text=text, place="quarantine")
     if standing.kept_out_blocks:
-        text = (
-            f"{counted(standing.kept_out_blocks, 'block')} of buckets kept out: cannot be read, with file and offset."
-        )
+        text = f"{counted(standing.kept_out_blocks, 'block')} of buckets quarantined as unreadable, with the place."
         yield Notice(tone="warn", text=text, place="kept_out")
     if standing.bad_files:
-        text = f"{counted(standing.bad_files, 'file')} of tables kept out: cannot be read, with the reason."
+        text = f"{counted(standing.bad_files, 'file')} of tables quarantined as unreadable, with the reason."
         yield Notice(tone="warn", text=text, place="bad_files")
     if standing.quarantined_chunks:
-        text = f"{counted(standing.quarantined_chunks, 'chunk')} of tables set aside after failures, until released."
+        text = f"{counted(standing.quarantined_chunks, 'chunk')} of tables quarantined after failures, until released."
         yield Notice(tone="warn", text=text, place="quarantined_chunks")
     if standing.stuck_chunks:
         text = f"{counted(standing.stuck_chunks, 'chunk')} of tables stuck: worth compacting, and of no task."
@@ -249,4 +247,4 @@ def _work(standing: Standing) -> str:
         (standing.paused_jobs + standing.paused_queues, f"{_paused_work(standing)} paused"),
     )
     words = ", ".join(text for count, text in parts if count)
-    return f"Work goes on: {words}." if running else f"Waiting for a worker with room: {words}."
+    return f"Work continues: {words}." if running else f"Waiting for a worker with room: {words}."

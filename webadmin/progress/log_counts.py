@@ -28,7 +28,7 @@ MINUTE_MS = 60_000
 ADDING = (Command.Kind.ADD_BLOCKS, Command.Kind.IMPORT_BLOCKS)
 DROPPING = ("retention", "drop_deleted", "repair_index")
 """Actions that remove blocks from the index unmerged."""
-DROPPED_LANE = "let go"
+DROPPED_LANE = "dropped"
 """Stands for the lane in the flows of dropped blocks: they left a backlog without a job."""
 
 FlowKey = tuple[int, str, str, int, int]

@@ -117,7 +117,7 @@ def collect(options: dict[str, Any], actor: str, out: Any) -> None:
         return
     verb = "would be deleted" if options["dry_run"] else "deleted"
     out.write(
-        f"{done.files_seen} files looked at: {done.files_condemned} condemned, {done.files_deleted} {verb}; "
+        f"{done.files_seen} files listed: {done.files_condemned} condemned, {done.files_deleted} {verb}; "
         f"{done.objects_seen} objects: {done.objects_condemned} condemned, {done.objects_deleted} {verb}; "
         f"{done.rows_deleted} rows; {size_text(done.bytes_deleted)}"
     )

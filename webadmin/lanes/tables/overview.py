@@ -45,7 +45,7 @@ def tables_table(rows: Sequence[TableStanding]) -> Table:
     more = len(rows) - TABLES_SHOWN
     return Table(
         title="Tables",
-        headers=("Table", "State", "Tasks", "Deferred", "Set aside", "To rewrite", "Clear", "Manifest"),
+        headers=("Table", "State", "Tasks", "Deferred", "Quarantined", "To rewrite", "Clear", "Manifest"),
         rows=[
             (
                 show.note(show.row_link(one.source, show.name(str(one.source))), timeline_link(one.source)),

@@ -21,7 +21,7 @@ def buckets_table(standings: Sequence[BucketStanding]) -> Table:
         title="Buckets of Prometheus blocks",
         headers=(
             *("Bucket", "State", "Last scan", "Tenants", "Blocks that wait", "Compactions to catch up"),
-            *("Jobs", "Kept out", "To write"),
+            *("Jobs", "Quarantined", "To write"),
         ),
         rows=[
             (

@@ -166,7 +166,7 @@ class DeleteRequestAdmin(OrderedAdmin):
         "Data that was asked to be deleted. Queries stop showing it at once; by the deadline no object holds it any "
         "more, and a certificate says so."
     )
-    empty_list = "Nobody has asked for data to be deleted."
+    empty_list = "No delete requests."
     orders = (REQUEST_DELETION,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeleteRequest]:

@@ -119,7 +119,7 @@ class OneTableView(TableView):
         responses={200: shapes.AlteredSerializer, **ERRORS},
     )
     def post(self, request: Request, tenant: str, name: str) -> Response:
-        """Change its policy, or pause it; all its chunks are looked at anew."""
+        """Change its policy, or pause it; all its chunks are analysed again."""
         fields, order = self.read(shapes.AlterTableSerializer)
         changes = dict(messages.settings_of(fields))
         if fields.values.get("is_paused") is not None:
