@@ -35,7 +35,7 @@ OPTIONS = {
 }
 SHARE_BYTES_MAX = 1 << 40
 _MILLISECONDS = re.compile(r"\d{12,14}")
-_FORMS = "such as 2026-11-21, 2026-11-21T08:30:00Z (UTC unless it says otherwise) or unix milliseconds"
+_FORMS = "such as 2026-11-21, 2026-11-21T08:30:00Z (UTC unless it has an offset) or unix milliseconds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -209,7 +209,7 @@ def test_chunks_are_walked_through_and_opened_with_the_keyboard(visit: Visit) ->
     page.keyboard.press("Enter")
     panel = page.locator("#ct-panel")
     expect(panel.locator("#ct-panel-title")).to_be_focused()
-    expect(panel).to_contain_text("It changed since it was looked at")
+    expect(panel).to_contain_text("It changed since its analysis")
     expect(panel).to_contain_text("Priority 0.442000")
     newest = Chunk.objects.filter(source=source).order_by("-start_ms")[1]
     assert visit.query()["chunk"] == [str(newest.start_ms)]
@@ -234,9 +234,11 @@ def test_a_click_opens_a_chunk_and_the_address_opens_it_again(visit: Visit) -> N
     visit.open(source)
     page = visit.page
     page.locator(".ct-is-quarantined").click()
-    expect(page.locator("#ct-panel-body")).to_contain_text("Set aside after 3\u00a0failures: BadFile: footer that lies")
+    expect(page.locator("#ct-panel-body")).to_contain_text(
+        "Quarantined after 3\u00a0failures: BadFile: footer that lies"
+    )
     visit.open(source, chunk=failed.start_ms)
-    expect(page.locator("#ct-panel-body")).to_contain_text("Set aside after 3\u00a0failures")
+    expect(page.locator("#ct-panel-body")).to_contain_text("Quarantined after 3\u00a0failures")
     page.locator(".ct-task-running").click()
     page.get_by_role("heading", name="Task", exact=True).wait_for()
 

@@ -84,8 +84,8 @@ def test_the_backlogs_of_tables_and_buckets_are_in_the_progress_report(scene: Op
 
 def test_a_table_and_a_bucket_stand_alike_wherever_they_are_shown(scene: OperatingScene) -> None:
     told = json.loads(scene.stack.manage("tables", "status", "--json"))["tables"]
-    assert sorted(row["state"] for row in told) == ["compacting", "needs somebody"]
-    for name, word in (("events", "needs somebody"), ("logs", "compacting")):
+    assert sorted(row["state"] for row in told) == ["compacting", "needs attention"]
+    for name, word in (("events", "needs attention"), ("logs", "compacting")):
         table = scene.row_id("tables_datasource", name=name)
         for address in ("/admin/", "/admin/tables/datasource/", f"/admin/tables/datasource/{table}/change/"):
             assert word in scene.page(address), address
@@ -150,7 +150,7 @@ def test_a_store_that_damages_most_blocks_stops_the_quarantine(scene: OperatingS
     assert stop["bad_sources"] >= BAD_SOURCES_MIN
     assert len(scene.get("/operations/quarantine")["quarantine"]) < BAD_SOURCES_MIN
     assert "quarantine_stopped" in {one["code"] for one in scene.blockers()}
-    assert "Quarantine is stopped until somebody decides: " in scene.page("/admin/")
+    assert "Quarantine is stopped until an operator decides: " in scene.page("/admin/")
 
 
 def test_what_deleting_a_tenants_data_leaves_is_named_before(scene: OperatingScene) -> None:

@@ -77,7 +77,7 @@ def _troubles(standing: Standing) -> Iterator[Notice]:
     for broken in standing.broken_builds:
         yield Notice(tone="bad", text=f"{broken[:1].upper()}{broken[1:]}.", address=reverse("standstill-page"))
     if standing.isolation_stop:
-        text = f"Quarantine is stopped until somebody decides: {standing.isolation_stop}; check the object store."
+        text = f"Quarantine is stopped until an operator decides: {standing.isolation_stop}; check the object store."
         yield Notice(tone="bad", text=text, address=show.list_address(IsolationStop, ended_at_ms__isnull=1))
     if _has_work(standing) and not standing.polling_workers:
         known = (
@@ -156,4 +156,4 @@ def _work(standing: Standing) -> str:
         (standing.paused_jobs + standing.paused_queues, f"{_paused_work(standing)} paused"),
     )
     words = ", ".join(text for count, text in parts if count)
-    return f"Work goes on: {words}." if running else f"Waiting for a worker with room: {words}."
+    return f"Work continues: {words}." if running else f"Waiting for a worker with room: {words}."

@@ -19,7 +19,7 @@ class ProgramFailed(LithifyError):
         self.last_lines = tuple(last_lines)
 
     def __str__(self) -> str:
-        output = "".join(f"\n    {line}" for line in self.last_lines) or " (it said nothing)"
+        output = "".join(f"\n    {line}" for line in self.last_lines) or " (no output)"
         return f"{self.program} {self.reason}; its last lines:{output}"
 
 

@@ -114,7 +114,7 @@ class PushCountAdmin(ReadOnlyAdmin):
     list_filter = (OutcomeFilter, TenantFilter)
     about = (
         "Pushed profiles by tenant: accepted (durable and registered), or refused for a reason. "
-        "'nobody' are senders that proved no tenant. Web processes add what they counted every two seconds."
+        "'unauthenticated' are senders without a valid credential. Web processes add their counts every 2 s."
     )
     empty_list = "Nothing was pushed yet."
 
@@ -141,7 +141,7 @@ class PushCountAdmin(ReadOnlyAdmin):
 
     @display(description="Tenant")
     def whose(self, row: PushCount) -> str:
-        return row.tenant or "nobody"
+        return row.tenant or "unauthenticated"
 
     @display(description="Outcome")
     def outcome_cell(self, row: PushCount) -> SafeString:

@@ -70,4 +70,4 @@ class PushCount(models.Model):
         ordering = ["tenant", "outcome"]
 
     def __str__(self) -> str:
-        return f"{self.tenant or 'nobody'} {self.outcome}: {self.count}"
+        return f"{self.tenant or 'unauthenticated'} {self.outcome}: {self.count}"

@@ -293,7 +293,7 @@ class PlacementLimitAdmin(DecidedAdmin):
         "Numbers for everybody and for single tenants; what is not set is as everybody's, or built in: 1 to 1024 "
         "shards of 128 KiB/s, windows of 17 and 19 minutes. Changes hold from the next round of the rules on."
     )
-    empty_list = "Nobody has set a limit: what is built in holds."
+    empty_list = "No limits set: the defaults apply."
     operator_actions = LIMIT_ACTIONS
     subject = PlacementChange.Subject.LIMITS
     values = staticmethod(limit_values)
@@ -343,7 +343,7 @@ class PlacementChangeAdmin(ReadOnlyAdmin):
     list_display = ("__str__", "at", "actor", "before_cell", "after_cell", "why")
     list_filter = (TenantNameFilter, DatasetFilter)
     about = "Who set which limit or override, when and why; also of those that were taken back."
-    empty_list = "Nobody has decided anything about placement."
+    empty_list = "No placement decisions."
 
     def sections(self, row: PlacementChange) -> Sequence[Section]:
         return [

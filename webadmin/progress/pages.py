@@ -65,9 +65,9 @@ def standstill_page(request: HttpRequest) -> HttpResponse:
 
 def _blockers(health: Health) -> Section:
     """Return the blockers of the schedule and their remedies as sentences, which wrap on a narrow screen."""
-    title = "What stands in the way, and what would end it"
+    title = "Blockers and remedies"
     if not health.blockers:
-        return Table(title=title, headers=(), rows=[], empty="Nothing stands in the way.")
+        return Table(title=title, headers=(), rows=[], empty="No blockers.")
     return Facts(title=title, rows=[(f"{b.text[:1].upper()}{b.text[1:]}", b.remedy) for b in health.blockers])
 
 

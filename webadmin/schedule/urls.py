@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import path
 
 from webadmin.base.actions.api import action_path
-from webadmin.schedule.actions import CANCEL, GIVE_BACK, PIN, REQUEUE, RESET_FAILURES, RESUME, UNPIN
+from webadmin.schedule.actions import CANCEL, PIN, REQUEUE, RESET_FAILURES, RESUME, RETURN_BLOCKS, UNPIN
 from webadmin.schedule.api import operations
 from webadmin.schedule.api.worker import PollView
 
@@ -16,5 +16,5 @@ urlpatterns = [
     path("operations/parked", operations.ParkedView.as_view(), name="parked"),
     path("operations/isolation", operations.IsolationView.as_view(), name="isolation"),
     path("operations/breakages", operations.BreakagesView.as_view(), name="breakages"),
-    *map(action_path, (REQUEUE, CANCEL, GIVE_BACK, RESET_FAILURES, PIN, UNPIN, RESUME)),
+    *map(action_path, (REQUEUE, CANCEL, RETURN_BLOCKS, RESET_FAILURES, PIN, UNPIN, RESUME)),
 ]

@@ -173,7 +173,7 @@ def invariant_01_one_place(audit: Audit, step: Step) -> None:
         if not _PLACES[block.state](audit, block):
             raise InvariantBroken(1, f"block {block.ulid} says it is {block.state.value}, but is not there")
     for job in step.jobs:
-        demand(1, not _lists_strays(audit, job), f"job {job.name} lists blocks of somebody else")
+        demand(1, not _lists_strays(audit, job), f"job {job.name} lists blocks of another job")
 
 
 def _lists_strays(audit: Audit, job: MemoryJob) -> bool:
@@ -196,7 +196,7 @@ def invariant_02_exactly_once_replacement(audit: Audit, step: Step) -> None:
         if block.state is BlockState.REPLACED and (step.poll is None or step.poll.applied is None):
             raise InvariantBroken(2, f"block {block.ulid} was replaced by no poll")
         if block.state is BlockState.DROPPED and step.action is None:
-            raise InvariantBroken(4, f"block {block.ulid} was let go by nobody")
+            raise InvariantBroken(4, f"block {block.ulid} was removed by no action")
 
 
 def _results_hold(audit: Audit, step: Step) -> None:
@@ -235,7 +235,7 @@ def invariant_06_fencing(audit: Audit, step: Step) -> None:
     for name, job_id in _effective(poll):
         shadow = audit.jobs.get(job_id)
         if shadow is None or shadow.state is not JobState.LEASED:
-            raise InvariantBroken(6, f"a report on job {name} counted, which nobody holds")
+            raise InvariantBroken(6, f"a report on job {name} counted, which no worker holds")
         tokens = [report.token for report in poll.request.reports if report.update.job == name]
         if shadow.token not in tokens:
             raise InvariantBroken(6, f"a report on job {name} counted under {tokens}, it has {shadow.token}")

@@ -38,7 +38,7 @@ def invariant_23_restart_equivalence(schedule: MemorySchedule, draw: random.Rand
     """A process that starts now and reads the rows in any order makes the same decisions (also 22)."""
     copy = restarted(schedule, draw)
     for capacity in PROBE_CAPACITIES:
-        request = PollRequest("somebody new", capacity)
+        request = PollRequest("new worker", capacity)
         mine, other = (read_poll(each, request).snapshot for each in (schedule, copy))
         if mine != other:
             raise InvariantBroken(23, f"after a restart a poll of capacity {capacity} sees something else")

@@ -161,7 +161,7 @@ def _deletions() -> None:
 def _flows() -> None:
     minute_ms = rows.now_ms() - rows.now_ms() % 60_000
     for number, tenant in enumerate(TENANTS):
-        for lane, drained, jobs in (("profiles", 90 * number, 9 * number), ("let go", 4 * number, 0)):
+        for lane, drained, jobs in (("profiles", 90 * number, 9 * number), ("dropped", 4 * number, 0)):
             FlowMinute.objects.create(
                 minute_ms=minute_ms,
                 lane=lane,

@@ -99,7 +99,7 @@ def test_a_queue_is_explained_by_the_policy_of_its_tenant(operator: Client, serv
 def test_the_limits_page_shows_values_in_force_until_when_and_what_follows(operator: Client, service: Service) -> None:
     limits = Limits.objects.get()
     text = page(operator, limits)
-    assert "Failures until a job is parked 3 until somebody sets another" in text
+    assert "Failures until a job is parked 3 built-in default" in text
     give(operator, LimitChange, "set-limit", **LIMIT)
     text = page(operator, limits)
     assert "Failures until a job is parked 9 1 h left operator a bad hour 3 Change" in text

@@ -71,10 +71,10 @@ def test_the_front_page_shows_the_state_of_tables_and_what_needs_an_operator(ope
     text = words(page)
     assert "there is no data" not in text
     assert "1 table with readers behind: the manifest cannot be written." in text
-    assert "1 chunk of tables set aside after failures, until released." in text
-    assert "1 file of tables kept out: cannot be read, with the reason." in text
+    assert "1 chunk of tables quarantined after failures, until released." in text
+    assert "1 file of tables quarantined as unreadable, with the reason." in text
     assert re.search(
-        r"acme/orders Timeline needs somebody 1 running, 1 waiting, 2 blocked 7 chunks 1 chunk, 1 file [\d.]+ GiB "
+        r"acme/orders Timeline needs attention 1 running, 1 waiting, 2 blocked 7 chunks 1 chunk, 1 file [\d.]+ GiB "
         r"never at this rate behind by 2 ",
         text,
     )
@@ -89,7 +89,7 @@ def test_the_front_page_shows_the_progress_and_failures_of_buckets(operator: Cli
     text = words(page)
     assert "there is no data" not in text
     assert "3 writes to buckets refused: results are not seen yet; tried again." in text
-    assert "1 block of buckets kept out: cannot be read, with file and offset." in text
+    assert "1 block of buckets quarantined as unreadable, with the place." in text
     assert "1 tenant of buckets not planned, with the reason." in text
     assert re.search(r"metrics refuses writes \d+ s ago 2 12 5 0 running, 1 waiting, 1 parked 1 3 ", text)
     assert re.search(r"away no answer . 0 0 0 0 running", text)

@@ -230,12 +230,12 @@ def test_numbers_of_a_table_are_those_of_its_rows(operator: Client) -> None:
     churn = read_churn(source)
     assert [(end - start, count) for start, end, count in churn.again] == [(DAY_MS, 4)]
     assert churn.read_again == 3 * 121 * MB
-    assert (churn.days[0].added_sequence, churn.days[0].read) == (1_200 * MB, now.drained)
+    assert (churn.days[0].arrived_bytes, churn.days[0].read) == (1_200 * MB, now.drained)
     page = words(operator.get(reverse("admin:tables_datasource_change", args=[source.id])).content.decode())
     assert "Churn: 1 chunk rewritten 4 times or more within 7 days." in page
     assert "Clear never at this rate" in page
     assert "Hot window: 0 \N{RIGHTWARDS ARROW} 1 h late files come for an hour" in page
-    assert "Files kept out dt=2026" not in page
+    assert "Quarantined files dt=2026" not in page
     assert "FooterLies" in page
 
 

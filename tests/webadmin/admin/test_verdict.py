@@ -39,7 +39,7 @@ IDLE = Standing(
             ["bad", "good"],
             "Pushes are refused: 2 segment writers could not store segments at the last attempt: put 'segments/1'",
         ),
-        ({"running_jobs": 2, "live_jobs": 2}, ["busy"], "Work goes on: 2 jobs running."),
+        ({"running_jobs": 2, "live_jobs": 2}, ["busy"], "Work continues: 2 jobs running."),
         ({"ready_queues": 1}, ["busy"], "Waiting for a worker with room: 1 queue ready."),
         ({"ready_queues": 1, "polling_workers": 0}, ["bad", "busy"], "no worker polls: 1 worker silent."),
         (
@@ -51,7 +51,11 @@ IDLE = Standing(
         ({"parked_jobs": 2, "parked_sources": 1}, ["bad", "good"], "2 jobs parked; keep 1 block until someone"),
         ({"running_jobs": 1, "expired_jobs": 1, "live_jobs": 1}, ["warn", "busy"], "The lease of 1 job is over"),
         ({"running_jobs": 2, "expired_jobs": 2, "live_jobs": 2}, ["warn", "busy"], "The leases of 2 jobs are over"),
-        ({"running_jobs": 3, "expired_jobs": 1}, ["warn", "busy"], "Work goes on: 2 jobs running, 1 job left behind."),
+        (
+            {"running_jobs": 3, "expired_jobs": 1},
+            ["warn", "busy"],
+            "Work continues: 2 jobs running, 1 job left behind.",
+        ),
         ({"running_jobs": 3, "polling_workers": 0}, ["bad", "busy"], "with room: 3 jobs left behind."),
         ({"live_jobs": 100, "running_jobs": 100}, ["warn", "busy"], "The schedule is full: 100 jobs not done"),
         ({"live_jobs": 100, "running_jobs": 100, "queue_max": 0}, ["busy"], "100 jobs running"),
@@ -66,7 +70,7 @@ def test_the_verdict_names_trouble_first_and_always_ends_with_the_course(
 
 
 def test_lanes_add_their_notices_and_what_is_ahead() -> None:
-    told = [Notice(tone="warn", text="1 file kept out."), Notice(tone="bad", text="1 table with readers behind.")]
+    told = [Notice(tone="warn", text="1 quarantined file."), Notice(tone="bad", text="1 table with readers behind.")]
     lanes = [LaneOverview(notices=told, holds="1 table"), LaneOverview(ahead="3 queues filling", holds="2 blocks")]
     parked = replace(IDLE, parked_jobs=1, failing_jobs="2 jobs fail")
     texts = [notice.text for notice in verdict(parked, lanes)]
@@ -74,7 +78,7 @@ def test_lanes_add_their_notices_and_what_is_ahead() -> None:
     assert texts[1:] == [
         "1 table with readers behind.",
         "2 jobs fail.",
-        "1 file kept out.",
+        "1 quarantined file.",
         "Nothing to do now: 3 queues filling.",
     ]
     assert verdict(IDLE, [LaneOverview()]) == [Notice(tone="quiet", text="Nothing to do: there is no data yet.")]

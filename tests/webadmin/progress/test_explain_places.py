@@ -68,7 +68,7 @@ def test_a_table_is_explained_with_its_pause_and_its_refusal(service: Service) -
     source = timeline_rows.fill_timeline()
     told = said(str(source))
     assert told.startswith(f"Table {source} is ")
-    assert "1 chunk set aside" in told
+    assert "1 chunk quarantined" in told
     broken = DataSource.objects.get(name="broken")
     assert f"Table {broken} is not planned: " in said(str(broken))
     pause(scope=Scope(ScopeKind.LANE, "tables"), order=OPERATOR)

@@ -50,7 +50,7 @@ def test_the_standstill_page_names_the_blocker_and_its_end(operator: Client, ser
     [spec] = worker.take()
     worker.poll(worker.success(spec.job))
     count_log()
-    assert "Nothing stands in the way." in text_of(operator, "standstill-page")
+    assert "No blockers." in text_of(operator, "standstill-page")
 
 
 def test_the_page_explains_a_name(operator: Client, service: Service) -> None:

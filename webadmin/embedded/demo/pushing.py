@@ -41,7 +41,7 @@ class PushFailed(LithifyError):
     code = "push_failed"
 
     def __init__(self, push: PlannedPush, answer: str) -> None:
-        super().__init__(f"a push of {push.service} for tenant {push.tenant} was not taken: {answer}")
+        super().__init__(f"a push of {push.service} for tenant {push.tenant} was rejected: {answer}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

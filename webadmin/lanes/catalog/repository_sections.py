@@ -305,7 +305,7 @@ def _collections(row: Repository) -> Table:
                 show.count_text(each.files_seen),
                 show.count_text(each.files_condemned),
                 show.count_text(each.files_deleted),
-                show.count_text(each.objects_condemned) if each.has_objects else "not looked at",
+                show.count_text(each.objects_condemned) if each.has_objects else "not listed",
                 show.count_text(each.objects_deleted) if each.has_objects else show.NOTHING,
                 show.count_text(each.rows_deleted),
                 show.size_text(each.bytes_deleted),

@@ -18,7 +18,7 @@ class TimelineConfig(AppConfig):
                 Link("Chunks", "view_timeline", "tables.chunk"),
                 Link("Tasks", "join_inner", "tables.task"),
                 Link("Files", "description", "tables.segment"),
-                Link("Files kept out", "coronavirus", "tables.badfile"),
+                Link("Quarantined files", "coronavirus", "tables.badfile"),
                 Link("Orders about chunks", "gavel", "tables.chunkorder"),
             ],
         ),

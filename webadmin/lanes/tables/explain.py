@@ -37,7 +37,7 @@ def explain_table(name: str) -> list[Explanation]:
 
 def _table(source: DataSource) -> Explanation:
     now = standings([source])[source.id]
-    counts = ((now.unstable, "worth compacting"), (now.deferred, "deferred"), (now.quarantined, "set aside"))
+    counts = ((now.unstable, "worth compacting"), (now.deferred, "deferred"), (now.quarantined, "quarantined"))
     waits = [f"{count_text(count, 'chunk')} {what}" for count, what in counts if count > 0]
     stuck = f"nothing of it is planned: {source.refusal}" if source.refusal else ""
     if source.publish_error:
@@ -101,7 +101,7 @@ def _state(chunk: Chunk) -> str:
 
 def _why(chunk: Chunk) -> str:
     if not chunk.analysis:
-        return "it was not looked at yet"
+        return "not analysed yet"
     why = chunk.reason or chunk.state
     return f"{why}; something came or went since" if chunk.is_dirty else why
 

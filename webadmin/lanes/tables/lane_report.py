@@ -47,7 +47,7 @@ def table_troubles() -> list[Trouble]:
         text = f"{count_text(count, 'table')} with readers behind: the manifest cannot be written"
         found.append(Trouble("tables_unpublished", text, "check the store of the table; the write is tried again"))
     if count := Chunk.objects.filter(is_quarantined=True).count():
-        text = f"{count_text(count, 'chunk')} of tables set aside after failures"
+        text = f"{count_text(count, 'chunk')} of tables quarantined after failures"
         found.append(Trouble("chunks_set_aside", text, "repair the cause, then release them on the page of the table"))
     if count := stuck_counts().total():
         text = f"{count_text(count, 'chunk')} of tables stuck: worth compacting, and of no task"

@@ -354,8 +354,8 @@ class BadFile(models.Model):
     objects = ConfinedManager("source__tenant")
 
     class Meta:
-        verbose_name = "file kept out"
-        verbose_name_plural = "files kept out"
+        verbose_name = "quarantined file"
+        verbose_name_plural = "quarantined files"
         constraints = [
             models.UniqueConstraint(
                 fields=["source", "path"], condition=Q(released_at_ms=None), name="tables_bad_file_held_once"

@@ -46,7 +46,7 @@ def tables_table(rows: Sequence[TableStanding]) -> Table:
     more = len(rows) - TABLES_SHOWN
     return Table(
         title="Tables",
-        headers=("Table", "State", "Tasks", "Deferred", "Set aside", "To rewrite", "Clear", "Manifest"),
+        headers=("Table", "State", "Tasks", "Deferred", "Quarantined", "To rewrite", "Clear", "Manifest"),
         rows=[
             (
                 show.note(show.row_link(one.source, show.name(str(one.source))), timeline_link(one.source)),
@@ -84,10 +84,10 @@ def _notices(rows: Sequence[TableStanding]) -> Iterator[Notice]:
         text = f"{show.counted(stuck, 'chunk')} of tables stuck: worth compacting, and of no task."
         yield Notice(tone="bad", text=text, address=tables)
     if bad_files := sum(one.now.bad_files for one in rows):
-        text = f"{show.counted(bad_files, 'file')} of tables kept out: cannot be read, with the reason."
+        text = f"{show.counted(bad_files, 'file')} of tables quarantined as unreadable, with the reason."
         yield Notice(tone="warn", text=text, address=show.list_address(BadFile))
     if quarantined := sum(one.now.quarantined for one in rows):
-        text = f"{show.counted(quarantined, 'chunk')} of tables set aside after failures, until released."
+        text = f"{show.counted(quarantined, 'chunk')} of tables quarantined after failures, until released."
         yield Notice(tone="warn", text=text, address=show.list_address(Chunk, state="quarantined"))
     if refused := sum(bool(one.source.refusal) for one in rows):
         text = f"{show.counted(refused, 'table')} not planned, with the reason."

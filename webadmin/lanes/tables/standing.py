@@ -115,7 +115,7 @@ def table_state(source: DataSource, now: SourceStanding) -> StateLabel:
     if source.publish_error:
         return StateLabel("not published", "bad", source.publish_error)
     if now.parked or now.quarantined or now.bad_files or now.stuck:
-        return StateLabel("needs somebody", "bad", "tasks, chunks or files were set aside, or chunks are stuck")
+        return StateLabel("needs attention", "bad", "tasks, chunks or files are quarantined, or chunks are stuck")
     return StateLabel("compacting", "busy") if now.has_work else StateLabel("compacted", "good")
 
 

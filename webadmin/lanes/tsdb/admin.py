@@ -152,7 +152,7 @@ class BucketAdmin(ActionAdmin):
 def _tenants_table(rows: Sequence[TenantProgress]) -> Table:
     return Table(
         title="Tenants",
-        headers=("Tenant", "Blocks", "Waiting", "Compactions", "Jobs", "Parked", "Kept out", "Caught up"),
+        headers=("Tenant", "Blocks", "Waiting", "Compactions", "Jobs", "Parked", "Quarantined", "Caught up"),
         rows=[
             (
                 each.tenant,
@@ -216,7 +216,7 @@ class BucketTenantAdmin(ReadOnlyAdmin):
                     ("Compactions to catch up", show.count_text(now.compactions)),
                     ("Caught up", caught_up(now)),
                     ("Jobs", f"{now.jobs_running} running, {now.jobs_waiting} waiting, {now.jobs_parked} parked"),
-                    ("Kept out", show.counted(now.quarantined, "block")),
+                    ("Quarantined", show.counted(now.quarantined, "block")),
                     ("To be written to the bucket", show.counted(now.to_write, "step")),
                     ("Planned", self.planned(row)),
                 ],

@@ -84,7 +84,7 @@ class BlockAdmin(ReadOnlyAdmin):
                     ("Merged by", show.row_link(row.group)),
                     ("Written by", show.row_link(row.made_by)),
                     ("Descends from", show.counted(len(row.origins), "block")),
-                    ("Kept out", row.quarantined or row.no_compact or show.NOTHING),
+                    ("Quarantined", row.quarantined or row.no_compact or show.NOTHING),
                 ],
             ),
             Table(
@@ -132,7 +132,7 @@ class BlockQuarantineAdmin(ActionAdmin):
 
     list_display = ("block_cell", "error", "since", "state")
     about = "Blocks that were read alone and could not be: which file, where in it, and why. The others go on."
-    empty_list = "No block was kept out."
+    empty_list = "No block is quarantined."
     operator_actions = (RELEASE,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[BlockQuarantine]:
@@ -173,7 +173,7 @@ class BlockQuarantineAdmin(ActionAdmin):
 
     @display(description="State")
     def state(self, row: BlockQuarantine) -> SafeString:
-        return show.badge("kept out", "bad") if row.released_at_ms is None else show.badge("released", "quiet")
+        return show.badge("quarantined", "bad") if row.released_at_ms is None else show.badge("released", "quiet")
 
 
 @admin.register(OutboxStep)

@@ -18,7 +18,7 @@ class TsdbConfig(AppConfig):
                 Link("Tenants and intervals", "calendar_month", "tsdb.buckettenant"),
                 Link("Groups", "join_inner", "tsdb.group"),
                 Link("Blocks of buckets", "deployed_code", "tsdb.block"),
-                Link("Blocks kept out", "coronavirus", "tsdb.blockquarantine"),
+                Link("Quarantined blocks", "coronavirus", "tsdb.blockquarantine"),
                 Link("Outbox", "outbox", "tsdb.outboxstep"),
             ],
         ),

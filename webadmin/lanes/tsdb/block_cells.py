@@ -52,7 +52,7 @@ def blocks_table(title: str, blocks: Sequence[Block]) -> Table:
 def block_state(block: Block) -> SafeString:
     """Return the badge of the block's state; blocks excluded from compaction are marked as such."""
     if block.quarantined and block.state == BlockState.LIVE:
-        return show.badge("kept out", "bad", block.quarantined)
+        return show.badge("quarantined", "bad", block.quarantined)
     if block.no_compact and block.state == BlockState.LIVE:
         return show.badge("no-compact", "warn", block.no_compact)
     return show.badge(block.state, BLOCK_TONES[BlockState(block.state)], block.reason)

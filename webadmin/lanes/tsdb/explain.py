@@ -58,7 +58,7 @@ def explain_block(block: Block) -> Explanation:
         return _planned(subject, block)
     why, following = {
         BlockState.PENDING: (
-            f"{block.made_by} wrote it, and other parts of its group are not done: nobody outside sees it",
+            f"{block.made_by} wrote it, and other parts of its group are not done: readers outside do not see it",
             "the last part of its group makes it visible",
         ),
         BlockState.SUPERSEDED: (f"{block.reason}, and its deletion mark is still to be written", "the outbox does it"),

@@ -61,7 +61,7 @@ MANIFEST = WebManifest(
             BUCKET_TENANT,
             "time for which the oldest unfinished group has waited",
         ),
-        Metric("lithify_tsdb_outbox_steps", "gauge", ("bucket",), "steps that the bucket is still to be told"),
+        Metric("lithify_tsdb_outbox_steps", "gauge", ("bucket",), "steps that remain to be written to the bucket"),
         Metric(
             "lithify_tsdb_published_parts",
             "gauge",

@@ -22,7 +22,7 @@ def buckets_table(standings: Sequence[BucketStanding]) -> Table:
         title="Buckets of Prometheus blocks",
         headers=(
             *("Bucket", "State", "Last scan", "Tenants", "Blocks that wait", "Compactions to catch up"),
-            *("Jobs", "Kept out", "To write"),
+            *("Jobs", "Quarantined", "To write"),
         ),
         rows=[
             (
@@ -71,7 +71,7 @@ def _notices(rows: Sequence[BucketStanding]) -> Iterator[Notice]:
         )
         yield Notice(tone="bad", text=text, address=buckets)
     if kept_out := sum(one.kept_out for one in rows):
-        text = f"{show.counted(kept_out, 'block')} of buckets kept out: cannot be read, with file and offset."
+        text = f"{show.counted(kept_out, 'block')} of buckets quarantined as unreadable, with the place."
         yield Notice(tone="warn", text=text, address=show.list_address(BlockQuarantine, released_at_ms__isnull=1))
     if refused := sum(one.refused for one in rows):
         text = f"{show.counted(refused, 'tenant')} of buckets not planned, with the reason."

@@ -113,7 +113,7 @@ def bucket_state(one: BucketStanding) -> StateLabel:
     if one.failing_writes:
         return StateLabel("refuses writes", "bad")
     if one.parked:
-        return StateLabel("needs somebody", "bad", "jobs are parked after failures")
+        return StateLabel("needs attention", "bad", "jobs are parked after failures")
     if one.is_busy:
         return StateLabel("compacting", "busy")
     if one.too_large:
@@ -128,7 +128,7 @@ def tenant_state(each: TenantProgress) -> StateLabel:
     if each.refusal:
         return StateLabel("refused", "bad", each.refusal)
     if each.jobs_parked:
-        return StateLabel("needs somebody", "bad", "jobs are parked after failures")
+        return StateLabel("needs attention", "bad", "jobs are parked after failures")
     if not each.is_done:
         return StateLabel("compacting", "busy")
     if each.too_large:

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 BARS = 240
 """Bars of the timeline; more cannot be distinguished on a screen."""
 WHAT_NEXT = {
-    "signed_out": "Sign in again; the address of this page keeps what you looked at.",
+    "signed_out": "Sign in again; the address of this page keeps the selection.",
     "no_tenant": "Choose a tenant.",
     "no_such_tenant": "Choose one from the list, or ask an operator for the group that opens it.",
     "invalid_selector": "Mend the filter that the message is about.",

@@ -58,7 +58,7 @@ class LimitsAdmin(ReadOnlyAdmin):
         action = reverse("admin:schedule_limitchange_action", args=["set-limit"], query={"limit": name.value})
         change_link = show.link(action, "Change")
         if change is None:
-            return (MEANINGS[name], otherwise, "until somebody sets another", show.NOTHING, otherwise, change_link)
+            return (MEANINGS[name], otherwise, "built-in default", show.NOTHING, otherwise, change_link)
         value = show.row_link(change, limit_value(name, change.value))
         until = until_cell(change.valid_until_ms, None, now_ms=time.now_ms, wall_ms=time.wall_ms)
         return (MEANINGS[name], value, until, show.note(change.actor, change.why), otherwise, change_link)

@@ -145,7 +145,7 @@ class PauseAdmin(ActionAdmin):
     list_display = ("scope", "mode_cell", "until", "who", "why_cell")
     list_filter = (InForceFilter,)
     shortcuts = (("In force", "now=in_force"), ("Over", "now=over"))
-    about = "Parts of the schedule that operators hold still. Running jobs are never touched; data goes on to arrive."
+    about = "Parts of the schedule that operators hold still. Running jobs are never touched; data still arrives."
     empty_list = "Nothing was ever paused."
     operator_actions = (actions.PAUSE, actions.RESUME)
 
@@ -203,7 +203,7 @@ class IsolationStopAdmin(ActionAdmin):
     about = (
         "Quarantine stops when over a fifth of the recent sources of a place (a table, a tenant of a bucket, the "
         "whole index) fail alone, cannot be read or are missing: then the store is suspected, not the sources. "
-        "Nothing more is kept out there until somebody decides."
+        "Nothing more is quarantined there until an operator decides."
     )
     empty_list = "Quarantine was never stopped."
     operator_actions = (actions.DECIDE,)
@@ -237,7 +237,7 @@ class IsolationStopAdmin(ActionAdmin):
     @display(description="State")
     def state_cell(self, row: IsolationStop) -> SafeString:
         if row.ended_at_ms is None:
-            return show.badge("stopped", "bad", "until somebody decides")
+            return show.badge("stopped", "bad", "until an operator decides")
         return show.badge(row.decision, "quiet", row.get_decision_display())
 
     @display(description="Stopped")

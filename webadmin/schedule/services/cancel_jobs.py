@@ -16,7 +16,7 @@ from webadmin.schedule.services.operation import JobAction, Operation, Operation
 
 def cancel(wanted: JobFilter, *, order: ActionContext) -> OperationOutcome:
     """Park scheduled jobs as deferred, even if a worker holds them. Raises FilterEmpty."""
-    reason = (f"set aside by {order.actor}" + (f": {order.why}" if order.why else ""))[:500]
+    reason = (f"parked by {order.actor}" + (f": {order.why}" if order.why else ""))[:500]
     return change_jobs(
         JobAction(
             action="cancel",

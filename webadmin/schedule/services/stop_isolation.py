@@ -107,7 +107,9 @@ def decide_isolation(
     if decision is IsolationStop.Decision.RETRY:
         outcomes = _retry(stop, order)
     else:
-        notes = ("sources that fail alone are kept out again, one by one; those that arrive from now on are counted",)
+        notes = (
+            "sources that fail alone are quarantined again, one by one; those that arrive from now on are counted",
+        )
     indexes = tuple(index for outcome in outcomes for index in outcome.command_indexes)
     left = tuple(left for outcome in outcomes for left in outcome.left)
     without_room = sum(reason == QUEUE_IS_FULL for _, reason in left)

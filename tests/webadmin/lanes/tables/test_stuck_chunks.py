@@ -127,7 +127,7 @@ def text_of(operator: Client, page: str) -> str:
 @pytest.mark.parametrize(
     ("told", "word"),
     [
-        ({}, "needs somebody"),
+        ({}, "needs attention"),
         ({"is_paused": True}, "paused"),
         ({"publish_error": "no answer"}, "not published"),
         ({"refusal": "overlapping files"}, "refused"),

@@ -191,7 +191,7 @@ def test_a_bucket_stands_alike_wherever_it_is_shown(
     service: Service, bucket: Bucket, store: ObjectStore, node: FakeNode, operator: Client
 ) -> None:
     def shown() -> set[str]:
-        words = ("compacting", "caught up", "needs somebody", "not scanned yet")
+        words = ("compacting", "caught up", "needs attention", "not scanned yet")
         pages = (
             *("/admin/", reverse("admin:tsdb_bucket_changelist")),
             reverse("admin:tsdb_bucket_change", args=[bucket.id]),

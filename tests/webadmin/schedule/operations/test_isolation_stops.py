@@ -100,7 +100,7 @@ def test_a_stopped_quarantine_is_shown_everywhere_and_ends_by_one_decision(
     assert "quarantine_stopped" in [blocker["code"] for blocker in answer.json()["blockers"]]
     assert "\nlithify_quarantine_stopped 1" in probe("/metrics").content.decode()
     notices = [notice.text for notice in front_page(rf.get("/"), {})["notices"]]
-    assert any(text.startswith("Quarantine is stopped until somebody decides: ") for text in notices)
+    assert any(text.startswith("Quarantine is stopped until an operator decides: ") for text in notices)
     decide_isolation(KIND, "", QUARANTINE, order=order)
     settle(service, store, service.worker(), bad)
     assert (quarantined(), open_stop(KIND, "")) == (set(bad), None)

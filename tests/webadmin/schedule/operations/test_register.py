@@ -203,7 +203,7 @@ def test_a_cancelled_job_is_parked_with_its_blocks_and_its_worker_stops(service:
     assert (job.state, job.parked_kind, job.parked_reason) == (
         JobState.PARKED,
         ParkedKind.DEFERRED,
-        "set aside by operator: it was the disk",
+        "parked by operator: it was the disk",
     )
     assert Attempt.objects.get().outcome == AttemptOutcome.REVOKED
     assert (service.states(), job.failures) == ({"owned": 20}, 0)

@@ -1,4 +1,4 @@
-// What is looked at: the state that the address says, the services there are, a file if one is open.
+// What is shown: the state in the address, the services there are, a file if one is open.
 
 import { byId, fill } from "./dom";
 import type { Service } from "./server";

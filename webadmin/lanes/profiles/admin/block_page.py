@@ -24,7 +24,7 @@ SEGMENT_TENANT = f"all{show.GAP}(segment)"
 TONES = {
     BlockState.QUEUED: ("quiet", "waits in the queue of its tenant, shard and level"),
     BlockState.OWNED: ("busy", "is a source of a job"),
-    BlockState.PARKED: ("bad", "is kept out of compaction, and still read by queries"),
+    BlockState.PARKED: ("bad", "is excluded from compaction and still read by queries"),
     BlockState.FINAL: ("good", "is of the highest level: nothing left to do"),
     BlockState.REPLACED: ("quiet", "was merged; its results are read instead of it"),
     BlockState.DROPPED: ("quiet", "was past retention, or deleted on request"),

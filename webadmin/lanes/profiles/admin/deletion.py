@@ -165,7 +165,7 @@ class DeleteRequestAdmin(ActionAdmin):
         "Data that was asked to be deleted. Queries stop showing it at once; by the deadline no object holds it any "
         "more, and a certificate says so."
     )
-    empty_list = "Nobody has asked for data to be deleted."
+    empty_list = "No delete requests."
     operator_actions = (REQUEST_DELETION,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeleteRequest]:

@@ -174,7 +174,7 @@ class LevelPolicyAdmin(ActionAdmin):
                 )
                 for entry in audit_of("change_level_policy", str(row), CHANGES_SHOWN)
             ],
-            empty="Nobody has changed it: these are the numbers it came with.",
+            empty="No changes: the defaults apply.",
         )
 
     @display(description="Level")

@@ -232,7 +232,7 @@ def _why_kept(store: ObjectStore, key: str, before_ms: int, has_segments: bool) 
     try:
         named = parse_block_key(key)
     except BadBlockName:
-        return "not of our layout: somebody else's"
+        return "not of our layout: written by another program"
     created_ms = ulids.time_ms(named.id)
     if created_ms >= before_ms:
         return "its id is younger than the grace"

@@ -128,7 +128,7 @@ def _apply(job: Job, sources: Sequence[Block], suspect: Suspect, verdict: Verdic
     parts = _parts(verdict, sources)
     with operation() as run:
         if not Job.objects.filter(is_kind(ParkedKind.EVICTED), id=job.id, state=JobState.PARKED).exists():
-            return Wait("somebody else has changed it meanwhile")
+            return Wait("it was changed concurrently")
         if open_stop(PROFILES, "") is not None:
             return Wait("isolation was stopped meanwhile")
         if run.room() < len(parts):

@@ -31,7 +31,7 @@ MEANINGS = {
     ChunkStanding.STABLE: "as good as it can be",
     ChunkStanding.UNSTABLE: "worth compacting: it belongs to a task, or will",
     ChunkStanding.DEFERRED: "worth compacting, and remembered until there is room",
-    ChunkStanding.SKIPPED: "not looked at now",
+    ChunkStanding.SKIPPED: "not analysed",
 }
 OUTCOME_TONES = {
     ChunkOutcome.PLANNED: "busy",
@@ -70,7 +70,7 @@ def state_badge(chunk: Chunk) -> SafeString:
 def state_words(chunk: Chunk) -> str:
     """Return the meaning of the chunk's state."""
     if chunk.is_quarantined:
-        return "set aside after failures until it changes, its policy does, or an operator releases it"
+        return "quarantined after failures until it changes, its policy does, or an operator releases it"
     return MEANINGS[ChunkStanding(chunk.state)]
 
 
@@ -78,7 +78,7 @@ def chunk_notices(chunk: Chunk) -> list[Notice]:
     """Return the notices at the top of a chunk's page."""
     notices = []
     if chunk.is_quarantined:
-        notices.append(Notice(tone="bad", text=f"Set aside after {_failures(chunk)}: {chunk.quarantine_reason}"))
+        notices.append(Notice(tone="bad", text=f"Quarantined after {_failures(chunk)}: {chunk.quarantine_reason}"))
     if chunk.source.refusal:
         notices.append(Notice(tone="bad", text=f"Nothing of this table is planned: {chunk.source.refusal}"))
     for order in orders_of(chunk):
@@ -86,7 +86,7 @@ def chunk_notices(chunk: Chunk) -> list[Notice]:
         text = f"It {what}, says {order.actor}, for {chunk_name_of(order)}: {order.why}"
         notices.append(Notice(tone="warn" if order.kind == ChunkOrderKind.NEVER else "busy", text=text))
     if chunk.is_dirty:
-        notices.append(Notice(tone="busy", text="It changed since it was looked at: what is below may be over."))
+        notices.append(Notice(tone="busy", text="It changed since its analysis: what is below may be over."))
     return notices
 
 
@@ -125,13 +125,13 @@ def _standing(chunk: Chunk) -> Facts:
         title="Why it is as it is",
         rows=[
             ("State", show.note(state_badge(chunk), state_words(chunk))),
-            ("Reason", chunk.reason or "it was not looked at yet"),
+            ("Reason", chunk.reason or "not analysed yet"),
             ("Misaligned", chunk.note or "no"),
             ("Task", waits),
             ("Segments", f"{show.count_text(chunk.segment_count)}, {show.size_text(chunk.byte_count)}"),
             ("Largest segment", _against_max(chunk)),
             ("Cost of compacting it", show.size_text(chunk.cost)),
-            ("Looked at", show.age(chunk.analysed_at_ms, dialect.clock_ms())),
+            ("Analysed", show.age(chunk.analysed_at_ms, dialect.clock_ms())),
         ],
     )
 
@@ -181,7 +181,7 @@ def _segments(chunk: Chunk, segments: Sequence[Segment]) -> Table:
 def _file(segment: Segment) -> SafeString | str:
     link = show.row_link(segment, show.short_code(segment.path or "tombstone"))
     if segment.state == SegmentState.QUARANTINED:
-        return show.note(link, f"kept out: {segment.reason}")
+        return show.note(link, f"quarantined: {segment.reason}")
     return show.note(link, "reaches into other chunks") if segment.is_spanning else link
 
 
@@ -251,7 +251,7 @@ def _counts(chunk: Chunk) -> Facts:
     return Facts(
         title="Since it is known",
         rows=[
-            ("Looked at", show.counted(chunk.analyses, "time")),
+            ("Analyses", show.count_text(chunk.analyses)),
             ("Changed", show.counted(chunk.changes, "time")),
             ("Committed", show.counted(chunk.commits, "time")),
             ("Last commit", show.age(chunk.committed_at_ms, now_ms)),

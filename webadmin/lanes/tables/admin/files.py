@@ -43,7 +43,7 @@ class SegmentAdmin(ReadOnlyAdmin):
 
     list_display = ("path_cell", "source_cell", "interval", "size", "state_cell", "came")
     list_filter = (SegmentStateFilter, SourceFilter)
-    about = "Files of tables: what readers see, what was replaced and waits to be deleted, what was kept out."
+    about = "Files of tables: what readers see, what was replaced and waits to be deleted, quarantined files."
     empty_list = "No file is known yet."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Segment]:
@@ -121,7 +121,7 @@ class BadFileAdmin(ActionAdmin):
         return BadFile.objects.select_related("source", "segment", "job").order_by("-id")
 
     def heading(self, row: BadFile) -> str:
-        return f"File kept out: {row.path}"
+        return f"Quarantined file: {row.path}"
 
     def notices(self, row: BadFile) -> Sequence[Notice]:
         if row.released_at_ms is not None:
@@ -164,7 +164,7 @@ class BadFileAdmin(ActionAdmin):
 
     @display(description="State")
     def state_cell(self, row: BadFile) -> SafeString:
-        return show.badge("released", "good") if row.released_at_ms is not None else show.badge("kept out", "bad")
+        return show.badge("released", "good") if row.released_at_ms is not None else show.badge("quarantined", "bad")
 
 
 @admin.register(ChunkOrder)

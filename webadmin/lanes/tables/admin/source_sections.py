@@ -76,10 +76,10 @@ def source_notices(source: DataSource, now: SourceStanding) -> list[Notice]:
         text = f"{show.counted(now.parked, 'task')} parked after failures, until an operator decides: see its tasks."
         notices.append(Notice(tone="bad", text=text))
     if now.quarantined:
-        text = f"{show.counted(now.quarantined, 'chunk')} set aside after failures, until released."
+        text = f"{show.counted(now.quarantined, 'chunk')} quarantined after failures, until released."
         notices.append(Notice(tone="bad", text=text))
     if now.bad_files:
-        text = f"{show.counted(now.bad_files, 'file')} kept out: readers do not see their rows."
+        text = f"{show.counted(now.bad_files, 'file')} quarantined: readers do not see their rows."
         notices.append(Notice(tone="bad", text=text))
     if now.stuck:
         text = (
@@ -134,15 +134,15 @@ def _standing(source: DataSource, now: SourceStanding) -> Facts:
             ("Tasks running", show.count_text(now.running)),
             ("Tasks waiting", f"{show.count_text(now.waiting)}, and {show.count_text(now.blocked)} blocked by others"),
             ("Put off (deferred)", show.counted(now.deferred, "chunk")),
-            ("Set aside (quarantined)", show.counted(now.quarantined, "chunk")),
+            ("Quarantined", show.counted(now.quarantined, "chunk")),
             ("To rewrite", show.size_text(now.to_rewrite)),
             (f"Came in within {hour}", show.size_text(now.arrived)),
             (f"Rewritten within {hour}", show.size_text(now.drained)),
             ("Clear", clears(now)),
             ("Manifest", manifest_words(source)),
             ("Comes to rest", show.link(reverse("timeline-rest", args=[source.id]), "Plan twice and see")),
-            ("Files kept out", show.count_text(now.bad_files)),
-            ("Looked at", show.age(source.analysed_at_ms, dialect.clock_ms())),
+            ("Quarantined files", show.count_text(now.bad_files)),
+            ("Analysed", show.age(source.analysed_at_ms, dialect.clock_ms())),
             ("Last file", _newest(source)),
         ],
     )
@@ -179,7 +179,7 @@ def _waiting(budget: Budget, now: SourceStanding) -> str:
 def _quarantined(source: DataSource) -> Table:
     rows = Chunk.objects.filter(source=source, is_quarantined=True).order_by("-start_ms")[: SHOWN + 1]
     return Table(
-        title="Chunks set aside",
+        title="Quarantined chunks",
         headers=("Chunk", "Failures", "Reason"),
         rows=[
             (
@@ -197,7 +197,7 @@ def _quarantined(source: DataSource) -> Table:
 def _bad_files(source: DataSource) -> Table:
     rows = BadFile.objects.filter(source=source, released_at_ms=None).order_by("-id")[: SHOWN + 1]
     return Table(
-        title="Files kept out",
+        title="Quarantined files",
         headers=("File", "Size", "Reason", "Since"),
         rows=[
             (
@@ -209,7 +209,7 @@ def _bad_files(source: DataSource) -> Table:
             for each in rows[:SHOWN]
         ],
         empty="None: every file can be read.",
-        more="There are more: see the files kept out." if len(rows) > SHOWN else "",
+        more="There are more: see the quarantined files." if len(rows) > SHOWN else "",
     )
 
 

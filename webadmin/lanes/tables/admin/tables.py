@@ -116,7 +116,7 @@ class DataSourceAdmin(ActionAdmin):
     @display(description="Chunks")
     def chunks_cell(self, row: Any) -> SafeString | str:
         now: SourceStanding = row.now
-        aside = f", {show.count_text(now.quarantined)} set aside" if now.quarantined else ""
+        aside = f", {show.count_text(now.quarantined)} quarantined" if now.quarantined else ""
         return show.note(show.count_text(now.chunks), f"{show.count_text(now.deferred)} deferred{aside}")
 
     @display(description="To rewrite")
@@ -142,7 +142,7 @@ class ChunkAdmin(ActionAdmin):
 
     list_display = ("name_cell", "source_cell", "state", "segments", "largest", "priority_cell", "reason_cell")
     list_filter = (ChunkStateFilter, SourceFilter)
-    shortcuts = (("Set aside", "state=quarantined"), ("Deferred", "state=deferred"), ("Unstable", "state=unstable"))
+    shortcuts = (("Quarantined", "state=quarantined"), ("Deferred", "state=deferred"), ("Unstable", "state=unstable"))
     about = "Chunks of time of tables, and what the rules say of each. The timeline shows them beside each other."
     empty_list = "No chunk is known: chunks appear with the files of a table."
     operator_actions = CHUNK_ACTIONS

@@ -109,7 +109,7 @@ class ChunkSerializer(IntervalSerializer):
     priority = serializers.IntegerField(help_text="millionths")
     reason = serializers.CharField(allow_blank=True)
     task = serializers.IntegerField(allow_null=True)
-    is_changed = serializers.BooleanField(help_text="something came or went since it was looked at")
+    is_changed = serializers.BooleanField(help_text="files were added or removed since its analysis")
     quarantined = serializers.CharField(allow_blank=True)
 
 
@@ -195,7 +195,7 @@ class BadFileListSerializer(serializers.Serializer[Any]):
 
 
 class ReleasedFilesSerializer(serializers.Serializer[Any]):
-    """Those of them that were kept out."""
+    """Quarantined files among them."""
 
     dry_run = serializers.BooleanField()
     released = serializers.ListField(child=serializers.CharField())

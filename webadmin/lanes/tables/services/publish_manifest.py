@@ -162,7 +162,7 @@ def _note_written(source: DataSource, manifest: EncodedManifest, sha256: str) ->
 def _unknown_pointer(pointer: Pointer, sequence: int) -> str:
     return (
         f"the pointer names manifest {pointer.sequence} ({pointer.sha256[:12]}), which the database, at {sequence}, "
-        "does not know: it is older than the table, or somebody else writes to it; run `tables rescan` to continue "
+        "does not know: it is older than the table, or another program writes to it; run `tables rescan` to continue "
         "behind it"
     )
 
@@ -170,7 +170,7 @@ def _unknown_pointer(pointer: Pointer, sequence: int) -> str:
 def lost_pointer(source: DataSource, store: ObjectStore) -> Pointer | None:
     """Return the pointer if it names a manifest of a history that the database does not know, else None.
 
-    An older pointer, which somebody put back, is not of a lost history. Raises BadObject, StorageError.
+    An older pointer, which was restored, is not of a lost history. Raises BadObject, StorageError.
     """
     pointer = read_pointer(store)
     if pointer is None or pointer.sequence < _sequences(source)[1] or _is_known(source, pointer):

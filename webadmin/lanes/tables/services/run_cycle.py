@@ -80,7 +80,7 @@ def run_source_cycle(source: DataSource, *, order: ActionContext | None = None) 
             return _turn(source, order)
         except (StaleSnapshot, IntegrityError) as error:  # a concurrent controller, or a job has ended
             log.info("timeline_planned_again table=%s reason=%s", source, error)
-    raise StaleSnapshot(f"{source} changed {ATTEMPTS_MAX} times while it was looked at")
+    raise StaleSnapshot(f"{source} changed {ATTEMPTS_MAX} times during a cycle")
 
 
 def _turn(source: DataSource, order: ActionContext) -> CycleReport:

@@ -277,7 +277,7 @@ def _take_losses(folder: Folder, scan: FolderScan) -> set[int]:
     groups = {block.group_id: block.group for block in owned if block.group is not None}
     if groups:
         names = ", ".join(block.ulid for block in owned[:5])
-        end_groups(list(groups.values()), f"somebody deleted or marked sources of it: {names}")
+        end_groups(list(groups.values()), f"sources of it were deleted or marked: {names}")
         with transaction.atomic():
             _take_marks(scan, folder)
     gone = Block.objects.filter(tenant__folder=folder).exclude(state=BlockState.PENDING).defer("meta", "files")

@@ -4,18 +4,18 @@ import type { Columns } from "./server";
 
 export type State = "stable" | "empty" | "skipped" | "deferred" | "unstable" | "quarantined";
 
-// From the bottom of a column to its top: what needs somebody stands on top.
+// From the bottom of a column to its top: what needs attention stands on top.
 export const STATES: State[] = ["stable", "empty", "skipped", "deferred", "unstable", "quarantined"];
 
 export const MEANINGS: Record<State | "misaligned" | "changed", string> = {
   stable: "as good as it can be",
   empty: "no rows",
-  skipped: "not looked at: hot, excluded or unbounded",
+  skipped: "not analysed: hot, excluded or unbounded",
   deferred: "worth compacting, remembered until there is room",
   unstable: "worth compacting: in a task, or soon",
-  quarantined: "set aside after failures, until somebody releases it",
+  quarantined: "quarantined after failures, until released",
   misaligned: "shares segments with chunks beside it",
-  changed: "changed since it was looked at",
+  changed: "changed since its analysis",
 };
 
 export const TASK_STATES: Record<string, string> = {

@@ -85,7 +85,7 @@ def end_build(build: Build) -> None:
 
 
 def check_open(build: Build) -> None:
-    """Raise FilesCondemned if the build was taken for dead: its files may be deleted. Call before publishing it."""
+    """Raise FilesCondemned if the heartbeat of the build has expired: its files may be deleted."""
     if not locked(Build.objects.filter(pk=build.pk)):
         raise FilesCondemned("the heartbeat of the build has expired")
 

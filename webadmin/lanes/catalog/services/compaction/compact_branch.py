@@ -141,7 +141,7 @@ def _make_job(compaction: Compaction, branch: Branch, order: ActionContext) -> N
     with operation() as run:
         is_open = Compaction.objects.filter(pk=compaction.pk, state=CompactionState.OPEN).exists()
         if not is_open:
-            return  # this process was taken for dead
+            return  # this process has an expired heartbeat
         if not run.room():
             close_compactions([compaction], CompactionState.ENDED, because=SCHEDULE_FULL)
             return

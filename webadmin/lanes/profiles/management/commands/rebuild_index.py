@@ -50,13 +50,13 @@ def details(outcome: RebuildOutcome) -> Iterator[str]:
     for block_id in outcome.conflicting:
         yield f"kept {block_id} as it is: the bucket now holds other content under this id"
     if outcome.log_starts_at:
-        yield f"the command log goes on at {outcome.log_starts_at}, behind that of the lost index"
+        yield f"the command log continues at {outcome.log_starts_at}, behind that of the lost index"
     if outcome.dropped:
         yield f"{outcome.dropped} blocks removed from the index: records in the bucket say that they were merged"
     if outcome.unsettled:
         yield f"deletions stay held up: {outcome.unsettled}"
     if outcome.settled:
-        yield f"{outcome.settled} positions of a lost history removed from the bucket: deletions go on"
+        yield f"{outcome.settled} positions of a lost history removed from the bucket: deletions continue"
 
 
 def summary(outcome: RebuildOutcome) -> str:

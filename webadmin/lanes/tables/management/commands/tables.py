@@ -52,7 +52,7 @@ class Command(BaseCommand):
         plan.add_argument("--dry-run", action="store_true", help="plan the whole table, and change nothing")
         explain = actions.add_parser("explain", help="where a file or chunk is, why, and what would change it")
         explain.add_argument("subject", help="a path below the table's URL, or a time in unix milliseconds")
-        release = actions.add_parser("release", help="let files be read again that were kept out")
+        release = actions.add_parser("release", help="read quarantined files again")
         add_options(release, RELEASE_FILES.targets, positional=("paths",))
         for each in (rescan, plan, explain):
             each.add_argument("--table", required=True, help="which one")
@@ -167,7 +167,7 @@ class Command(BaseCommand):
             return
         found = explain_path(subject, source)
         if not found:
-            raise CommandError(f"{source} has no file {subject!r}, and none is kept out")
+            raise CommandError(f"{source} has no file {subject!r}, and none is quarantined")
         for each in found:
             self.stdout.write(each.sentence)
 
