@@ -250,7 +250,8 @@ def _explain_parked_job(subject: str, job: JobFacts) -> Explanation:
 class PlaceFacts:
     """Jobs and blocks of a tenant, a table or a repository.
 
-    ``waits`` holds phrases for data not planned yet; ``stuck`` is the reason why nothing is planned, "" if none.
+    ``waits`` holds phrases for data not planned yet, ``excluded`` for data that is not planned until an operator acts;
+    ``stuck`` is the reason why nothing is planned, "" if none.
     """
 
     running_jobs: int = 0
@@ -259,6 +260,7 @@ class PlaceFacts:
     queued_blocks: int = 0
     due_blocks: int = 0
     waits: Sequence[str] = ()
+    excluded: Sequence[str] = ()
     paused: Sequence[str] = ()
     stuck: str = ""
     polling_workers: int = 0
@@ -271,7 +273,7 @@ def explain_place(subject: str, place: PlaceFacts) -> Explanation:
         (place.running_jobs, f"{count_text(place.running_jobs, 'job')} running"),
         (place.waiting_jobs, f"{count_text(place.waiting_jobs, 'job')} waiting"),
         (place.queued_blocks, f"{count_text(place.queued_blocks, 'block')} in queues{due}"),
-        *((1, phrase) for phrase in place.waits),
+        *((1, phrase) for phrase in (*place.waits, *place.excluded)),
         (place.parked_jobs, f"{count_text(place.parked_jobs, 'job')} parked"),
     )
     there = ", ".join(text for count, text in parts if count) or "no jobs and no queued blocks"
@@ -281,6 +283,9 @@ def explain_place(subject: str, place: PlaceFacts) -> Explanation:
     if place.paused:
         then = "resuming that lets it be planned and assigned"
         return Explanation(subject=subject, state="paused", why=f"{_paused(place.paused)}: {there}", next=then)
+    if place.excluded:
+        then = "repairing the cause, then releasing what is quarantined and planning what is stuck"
+        return Explanation(subject=subject, state="in need of attention", why=there, next=then)
     parked = (
         "requeueing the parked jobs, or returning their blocks to queues, retries them" if place.parked_jobs else ""
     )

@@ -69,7 +69,7 @@ def test_a_paused_block_is_explained_with_its_job_and_its_pause(scene: Operating
     [
         ("umbrella", "Tenant umbrella is paused: an operator paused tenant umbrella (pause)"),
         ("umbrella/logs", "Table umbrella/logs is paused: an operator paused tenant umbrella (pause)"),
-        ("acme/events", "Table acme/events is "),
+        ("acme/events", "Table acme/events is in need of attention: 1 file quarantined"),
         ("acme/lake", "Repository acme/lake is "),
     ],
 )

@@ -72,6 +72,7 @@ def place_facts(
     queued_blocks: int = 0,
     due_blocks: int = 0,
     waits: Sequence[str] = (),
+    excluded: Sequence[str] = (),
     paused: Sequence[str] = (),
     stuck: str = "",
 ) -> PlaceFacts:
@@ -92,6 +93,7 @@ def place_facts(
         queued_blocks=queued_blocks,
         due_blocks=due_blocks,
         waits=waits,
+        excluded=excluded,
         paused=paused,
         stuck=stuck,
         polling_workers=polling_worker_count(),

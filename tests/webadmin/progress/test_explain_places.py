@@ -67,7 +67,7 @@ def test_a_tenant_is_explained_with_what_waits_in_each_lane(service: Service, tm
 def test_a_table_is_explained_with_its_pause_and_its_refusal(service: Service) -> None:
     source = timeline_rows.fill_timeline()
     told = said(str(source))
-    assert told.startswith(f"Table {source} is ")
+    assert told.startswith(f"Table {source} is in need of attention: ")
     assert "1 chunk quarantined" in told
     broken = DataSource.objects.get(name="broken")
     assert f"Table {broken} is not planned: " in said(str(broken))

@@ -37,15 +37,23 @@ def explain_table(name: str) -> list[Explanation]:
 
 def _table(source: DataSource) -> Explanation:
     now = standings([source])[source.id]
-    counts = ((now.unstable, "worth compacting"), (now.deferred, "deferred"), (now.quarantined, "quarantined"))
+    counts = ((now.unstable, "worth compacting"), (now.deferred, "deferred"))
     waits = [f"{count_text(count, 'chunk')} {what}" for count, what in counts if count > 0]
+    held = (
+        (now.quarantined, "chunk", "quarantined"),
+        (now.bad_files, "file", "quarantined"),
+        (now.stuck, "chunk", "stuck"),
+    )
+    excluded = [f"{count_text(count, unit)} {what}" for count, unit, what in held if count]
     stuck = f"nothing of it is planned: {source.refusal}" if source.refusal else ""
     if source.publish_error:
         stuck = f"readers see an old state, its manifest cannot be written: {source.publish_error}"
     paused = ["the table"] if source.is_paused else []
     paused += pauses_of(lane=KIND, tenant=source.tenant, level=0, planning=True)
     jobs = Job.objects.filter(id__in=Task.objects.filter(source=source, state=TaskState.OPEN).values("job"))
-    return explain_place(f"Table {source}", place_facts(jobs, waits=waits, paused=paused, stuck=stuck))
+    return explain_place(
+        f"Table {source}", place_facts(jobs, waits=waits, excluded=excluded, paused=paused, stuck=stuck)
+    )
 
 
 def explain_segment(row: Segment) -> Explanation:
