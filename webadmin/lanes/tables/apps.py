@@ -26,7 +26,7 @@ class TimelineConfig(AppConfig):
 
     def ready(self) -> None:
         from webadmin.base.access.store_places import register_stores
-        from webadmin.lanes.tables.stores import table_stores
+        from webadmin.lanes.tables.services.stores import table_stores
         from webadmin.lanes.tables.tables_lane import TablesLane
         from webadmin.schedule.lanes import register
 

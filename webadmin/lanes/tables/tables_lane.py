@@ -24,11 +24,11 @@ from webadmin.adminkit.overview import LaneOverview
 from webadmin.adminkit.sections import Section
 from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.tables.admin.job_sections import job_sections
+from webadmin.lanes.tables.admin.overview import tables_overview
 from webadmin.lanes.tables.explain import explain_path, explain_table
 from webadmin.lanes.tables.lane_report import table_troubles, tables_kept, tables_waiting
 from webadmin.lanes.tables.merge_specs import PlannedTask, check_result, planned_tasks, spec_of
 from webadmin.lanes.tables.models import Chunk, DataSource
-from webadmin.lanes.tables.overview import tables_overview
 from webadmin.lanes.tables.samples import table_samples
 from webadmin.lanes.tables.services.admit_tasks import follow_commits
 from webadmin.lanes.tables.services.commit_tasks import Completion, commit_tasks
