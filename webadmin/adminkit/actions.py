@@ -203,7 +203,7 @@ def summary(outcome: Mapping[str, Any]) -> str:
         text = f"{show.count_text(len(outcome['changed']))} changed"
         return f"{text}, {len(left)} left: {left[0].get('reason', '')}" if left else text
     if outcome.get("changed") is False or ("command" in outcome and outcome["command"] is None):
-        return "it was so already"
+        return "no changes"
     return "done"
 
 

@@ -51,8 +51,8 @@ def read_size(text: str) -> int:
 class SizeField(forms.CharField):
     """A size in bytes within bounds, written with a unit."""
 
-    def __init__(self, *, low: int, high: int, **told: Any) -> None:
-        super().__init__(widget=UnfoldAdminTextInputWidget, max_length=40, **told)
+    def __init__(self, *, low: int, high: int, **options: Any) -> None:
+        super().__init__(widget=UnfoldAdminTextInputWidget, max_length=40, **options)
         self.low, self.high = low, high
 
     def clean(self, value: str) -> int | None:

@@ -85,7 +85,7 @@ class Run:
             return self.exit_code == 0
         return not self.has_ended() and self._line_seen and (self.program.probe is None or self.program.probe())
 
-    def ask_to_stop(self) -> None:
+    def terminate(self) -> None:
         """Send SIGTERM to the program, which stops its own children."""
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)

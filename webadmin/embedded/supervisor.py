@@ -156,7 +156,7 @@ class Supervisor:
 
     def _end(self, run: Run) -> None:
         deadline = time.monotonic() + run.program.stop_seconds
-        run.ask_to_stop()
+        run.terminate()
         while not run.has_ended():
             remaining = deadline - time.monotonic()
             if remaining <= 0 or self._stop_requests > 1:

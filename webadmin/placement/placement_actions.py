@@ -28,10 +28,10 @@ def _decided(decisions: Sequence[Decision], is_dry_run: bool) -> dict[str, Any]:
         return {"changed": [_place(one) for one in decisions if one.before != one.after]}
     values = [row for one in decisions for row in _values(one)]
     described: dict[str, Any] = {"values": values}
-    foreseen = [one.movement.to_json() for one in decisions if one.movement is not None]
-    described |= foreseen[0] if len(foreseen) == 1 else {}
+    movements = [one.movement.to_json() for one in decisions if one.movement is not None]
+    described |= movements[0] if len(movements) == 1 else {}
     if not values:
-        described["notes"] = ["Nothing changes: it is so already."]
+        described["notes"] = ["No changes."]
     return described
 
 

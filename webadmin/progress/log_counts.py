@@ -15,7 +15,7 @@ from webadmin.schedule.lanes import lanes
 from webadmin.schedule.models import Command, Job
 
 MINUTE_MS = 60_000
-DROPPED_LANE = "let go"
+DROPPED_LANE = "dropped"
 """Stands for the lane in the flows of dropped blocks: they left a backlog without a job."""
 
 FlowKey = tuple[int, str, str, int, int]

@@ -211,7 +211,7 @@ DECIDE = OperatorAction(
     operation="decide_isolation",
     label="Decide",
     about="Ends the stop. Check the object store first: read one of the objects with another tool. Trying again "
-    "requeues all evicted jobs of the place and releases what was kept out in the hour before the stop.",
+    "requeues all evicted jobs of the place and releases what was quarantined in the hour before the stop.",
     targets=(
         Text("lane", "Lane", "A lane's name.", length_max=LANE_MAX, is_required=True),
         Text("place", "Place", "Table, tenant of a bucket, or empty.", length_max=PLACE_MAX),

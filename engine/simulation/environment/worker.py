@@ -19,7 +19,7 @@ RUNNING, SUCCESS, RELEASED = UpdateStatus.IN_PROGRESS, UpdateStatus.SUCCESS, Upd
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """A job under one token at one worker. ``told`` is its report in the next poll."""
+    """A job under one token at one worker. ``report`` is its report in the next poll."""
 
     job: str
     token: int

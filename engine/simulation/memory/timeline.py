@@ -74,9 +74,9 @@ class MemoryTimeline:
 
     # Writers.
 
-    def add(self, **told: object) -> Segment:
+    def add(self, **columns: object) -> Segment:
         """Add a segment with the next key."""
-        one = Segment(key=self.next_key, **told)  # type: ignore[arg-type]
+        one = Segment(key=self.next_key, **columns)  # type: ignore[arg-type]
         self.next_key += 1
         self._put(one)
         return one

@@ -65,7 +65,7 @@ def test_a_rule_is_previewed_with_what_it_would_drop(operator: Client, acme: Ser
     assert "With this rule it would drop 20 blocks" in preview
     assert not RetentionRule.objects.exists()
     assert "done" in give(operator, RetentionRule, "set-retention", **values)
-    assert "it was so already" in give(operator, RetentionRule, "set-retention", **values)
+    assert "no changes" in give(operator, RetentionRule, "set-retention", **values)
     rule = RetentionRule.objects.get()
     assert (rule.keep_days, rule.actor) == (7, "operator")
     assert "acme 7 days" in listing(operator, "retentionrule")
@@ -95,7 +95,7 @@ def test_a_hold_is_placed_keeps_data_and_is_lifted(operator: Client, acme: Servi
     assert not LegalHold.objects.exists()
     give(operator, LegalHold, "place-hold", tenant="acme")
     hold = LegalHold.objects.get()
-    assert "it was so already" in give(operator, LegalHold, "place-hold", tenant="acme")
+    assert "no changes" in give(operator, LegalHold, "place-hold", tenant="acme")
     asked = {"tenant": "acme", "deadline_hours": "24"}
     assert "is on legal hold" in give(operator, DeleteRequest, "request-deletion", **asked)
     assert "lasts" in page(operator, hold)

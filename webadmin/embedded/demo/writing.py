@@ -67,7 +67,9 @@ class WritePath:
     def _print_senders(self, has_sdk: bool) -> None:
         self._steps.say(f"{SENDERS} senders play the recordings again and again, every profile with the present time")
         if has_sdk:
-            self._steps.say(f"{SERVICE} runs beside them with the unmodified pyroscope SDK, told our address only")
+            self._steps.say(
+                f"{SERVICE} runs beside them with the unmodified pyroscope SDK, configured with our address only"
+            )
         else:
             self._steps.say("the pyroscope SDK is not installed (pip install pyroscope-io), so no program runs with it")
 

@@ -37,10 +37,10 @@ SETTINGS = Group(
     is_partial=True,
 )
 GARBAGE = {
-    "files_seen": "Files looked at",
+    "files_seen": "Files listed",
     "files_condemned": "Files condemned: deleted after their grace",
     "files_deleted": "Files deleted",
-    "objects_seen": "Objects looked at",
+    "objects_seen": "Objects listed",
     "objects_condemned": "Objects condemned: deleted by a later round",
     "objects_deleted": "Objects deleted",
     "rows_deleted": "Rows of retired tokens",

@@ -50,7 +50,7 @@ def show_status(options: dict[str, Any], actor: str, out: Any) -> None:
     if options["tenant"] and not repositories and not deleted:
         raise RepositoryMissing(f"{options['tenant']} has no repository")
     own = [one for one in watched_branches() if options["tenant"] in ("", one.branch.repository.tenant)]
-    told = [(one, weigh(one)) for one in own]
+    weighed = [(one, weigh(one)) for one in own]
     if options["as_json"]:
         rows = [
             {
@@ -64,7 +64,7 @@ def show_status(options: dict[str, Any], actor: str, out: Any) -> None:
                 "says": decision.held.value,
                 "why": decision.reason,
             }
-            for one, decision in told
+            for one, decision in weighed
         ]
         gone = [
             {"tenant": row.tenant, "repository": row.name, "id": row.pk, "deleted_ms": row.deleted_ms}
@@ -73,12 +73,12 @@ def show_status(options: dict[str, Any], actor: str, out: Any) -> None:
         out.write(json.dumps({"branches": rows, "deleted_repositories": gone}, indent=2))
         return
     table = Table("repository", "branch", "sealed tokens", "rows", "tombstones", "the sensor says")
-    for one, decision in told:
+    for one, decision in weighed:
         why = decision.reason if decision.held is not Held.FIRES else f"fires: {decision.reason}"
         tombstones = tombstones_text(one.load.tombstones).replace(GAP, " ")
         counts = (one.load.sealed_tokens, one.load.sealed_rows, tombstones)
         table.add_row(str(one.branch.repository), one.branch.name, *map(str, counts), why)
-    if told:
+    if weighed:
         Console(file=out, width=180, soft_wrap=True).print(table)
     else:
         out.write("nothing is staged on any branch")
@@ -96,10 +96,10 @@ def compact_now(options: dict[str, Any], actor: str, out: Any) -> None:
     branch = find_branch(_repository(values), values["branch"])
     order = ActionContext(actor=actor, why="compacted by command")
     done = begin_compaction(branch, cause=order.why, order=order, is_ordered=True)
-    told = {"state": done.state, "job": done.job.name if done.job else "", "rows": done.row_count}
+    data = {"state": done.state, "job": done.job.name if done.job else "", "rows": done.row_count}
     text = f"{branch.name}: {done.get_state_display()}" + (f", job {done.job.name}" if done.job else "")
     out.write(
-        json.dumps(told) if options["as_json"] else f"{text}{f': {done.ended_because}' * bool(done.ended_because)}"
+        json.dumps(data) if options["as_json"] else f"{text}{f': {done.ended_because}' * bool(done.ended_because)}"
     )
     if done.state not in (CompactionState.OPEN, CompactionState.PUBLISHED) and done.ended_because != NOTHING_STAGED:
         raise SystemExit(1)
@@ -114,7 +114,7 @@ def collect(options: dict[str, Any], actor: str, out: Any) -> None:
         return
     verb = "would be deleted" if options["dry_run"] else "deleted"
     out.write(
-        f"{done['files_seen']} files looked at: {done['files_condemned']} condemned, {done['files_deleted']} {verb}; "
+        f"{done['files_seen']} files listed: {done['files_condemned']} condemned, {done['files_deleted']} {verb}; "
         f"{done['objects_seen']} objects: {done['objects_condemned']} condemned, {done['objects_deleted']} {verb}; "
         f"{done['rows_deleted']} rows; {size_text(done['bytes_deleted'])}"
     )

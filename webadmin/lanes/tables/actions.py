@@ -143,7 +143,7 @@ def _notes(now: Preview, then: Preview, before: Policy, after: Policy) -> list[s
             f"{show.counted(fewer, 'chunk')} the other way round."
         )
     else:
-        notes.append("Chunks are others then: all are looked at anew, and tasks that wait are made anew.")
+        notes.append("All chunks are analysed again, and waiting tasks are planned again.")
     if after.roll_up is not None:
         notes.append("Rows are rolled up: fewer bytes are written than were read.")
     if then.forecast.segments_out > then.forecast.segments_in:
@@ -251,7 +251,7 @@ ALTER_TABLE = OperatorAction(
     operation="alter_table",
     label="Change the policy",
     about="The preview plans the table as it is and with these settings, and says what each would cost. All chunks are "
-    "looked at anew after a change.",
+    "analysed again after a change.",
     targets=(TABLE,),
     fields=(
         POLICY,
@@ -337,7 +337,7 @@ END_ORDER = replace(
 RETRY_CHUNKS = OperatorAction(
     operation="retry_chunks",
     label="Release from quarantine",
-    about="Lets chunks be tried again that were set aside after failures. Their failures are forgotten.",
+    about="Retries chunks that are quarantined after failures, and resets their failure counts.",
     targets=(TABLE, START_MS, END_MS),
     apply=_retry,
     permission=MayWriteTables,

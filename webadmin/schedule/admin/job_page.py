@@ -37,13 +37,13 @@ OUTCOME_TONES = {
 
 def state_badge(job: Job, now_ms: int) -> SafeString:
     """Return the badge of the state; an expired lease is shown as such, a parked job with its reason."""
-    words = state_words(job, now_ms)
+    words = state_text(job, now_ms)
     if has_expired(job, now_ms):
         return show.badge("lease over", "warn", words)
     return show.badge(job.state, TONES[JobState(job.state)][0], words)
 
 
-def state_words(job: Job, now_ms: int) -> str:
+def state_text(job: Job, now_ms: int) -> str:
     """Return the meaning of the state for this job, or why it is parked."""
     if has_expired(job, now_ms):
         return "its worker fell silent; it goes to the next worker that polls, and counts as failed once more"
@@ -137,7 +137,7 @@ def _job_facts(job: Job, now_ms: int, walls: WallTimes) -> Facts:
     return Facts(
         title="The job",
         rows=[
-            ("State", show.note(state_badge(job, now_ms), state_words(job, now_ms))),
+            ("State", show.note(state_badge(job, now_ms), state_text(job, now_ms))),
             ("Worker", show.row_link(job.worker)),
             ("Lease", lease_left(job, now_ms)),
             ("Token", show.command_link(job.token) if job.token else show.NOTHING),

@@ -34,7 +34,7 @@ class LimitsAdmin(ReadOnlyAdmin):
 
     list_display = ("__str__", "lease", "failures_max", "queue", "memory", "delay")
     about = (
-        "Bounds of the whole schedule as they are while nobody has set another; open the row to see what is in force. "
+        "Bounds of the whole schedule by default; open the row to see what is in force. "
         "Limits of single lanes, tenants and jobs are among those set at run time."
     )
 

@@ -221,7 +221,7 @@ cdef class MergeSource:
 
     cdef int _stop_if_cancelled(self) except -1:
         if self._cancelled():
-            raise MergeCancelled("the merge was told to stop")
+            raise MergeCancelled("the merge was cancelled")
         return 0
 
 

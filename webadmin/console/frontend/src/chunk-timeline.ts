@@ -60,10 +60,10 @@ async function load(view: View | null): Promise<void> {
   const mine = (asking = new AbortController());
   host.setAttribute("aria-busy", "true");
   try {
-    const told = await askStretch(view && around(view), mine.signal);
+    const reply = await askStretch(view && around(view), mine.signal);
     if (asking !== mine) return;
     fill(byId("ct-message"));
-    take(told, view);
+    take(reply, view);
   } catch (error) {
     if ((error as Error).name !== "AbortError" && asking === mine) complain(error as Error);
   } finally {
@@ -71,17 +71,17 @@ async function load(view: View | null): Promise<void> {
   }
 }
 
-function take(told: Answer, view: View | null): void {
-  notices(told);
-  byId("ct-empty").hidden = told.whole !== null;
-  byId("ct-host").hidden = told.whole === null;
-  if (told.whole === null) {
+function take(reply: Answer, view: View | null): void {
+  notices(reply);
+  byId("ct-empty").hidden = reply.whole !== null;
+  byId("ct-host").hidden = reply.whole === null;
+  if (reply.whole === null) {
     answer = null;
     fill(byId("ct-empty"), make("p", { className: "lt-nothing" }, "This table has no chunks yet. Register files by REST, or take a folder in with manage.py tables adopt: chunks appear as soon as files are known."));
     return;
   }
   const before = current >= 0 && answer ? answer.columns.start_ms[current] : null;
-  answer = told as Filled;
+  answer = reply as Filled;
   current = before === null ? -1 : answer.columns.start_ms.indexOf(before);
   drawing.show(answer, view ?? answer.stretch);
   drawing.mark(current);
@@ -106,11 +106,11 @@ function complain(error: Error): void {
   fill(byId("ct-message"), make("div", { className: "lt-notice lt-notice-bad" }, make("span", {}, `${text}${/[.!?]$/.test(text) ? "" : "."} ${refused.next}`), button));
 }
 
-function notices(told: Answer): void {
+function notices(reply: Answer): void {
   fill(
     byId("ct-notices"),
-    told.refusal && make("p", { className: "lt-notice lt-notice-bad" }, make("span", {}, `Nothing of this table is planned: ${told.refusal}`)),
-    told.is_paused && make("p", { className: "lt-notice lt-notice-warn" }, make("span", {}, "This table is paused: nothing is planned.")),
+    reply.refusal && make("p", { className: "lt-notice lt-notice-bad" }, make("span", {}, `Nothing of this table is planned: ${reply.refusal}`)),
+    reply.is_paused && make("p", { className: "lt-notice lt-notice-warn" }, make("span", {}, "This table is paused: nothing is planned.")),
   );
 }
 

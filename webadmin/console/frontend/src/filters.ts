@@ -16,9 +16,9 @@ export class Filters {
   ) {}
 
   show(filters: string[]): void {
-    const told = JSON.stringify(filters);
-    if (told === this.shown) return;
-    this.shown = told;
+    const serialized = JSON.stringify(filters);
+    if (serialized === this.shown) return;
+    this.shown = serialized;
     this.rows = filters.map(readFilter);
     this.draw();
   }
@@ -98,9 +98,9 @@ export class Filters {
     const filters = this.rows
       .filter((row) => row.label && (row.value || before.includes(writeFilter(row))))
       .map(writeFilter);
-    const told = JSON.stringify(filters);
-    if (told === this.shown) return;
-    this.shown = told;
+    const serialized = JSON.stringify(filters);
+    if (serialized === this.shown) return;
+    this.shown = serialized;
     this.changed(filters);
   }
 }

@@ -124,11 +124,11 @@ async function answered(asked: Promise<Response>): Promise<Response> {
     throw new Refused("no_answer", "The server did not answer.", "Check that it runs and that you are connected, then ask again.");
   }
   if (response.ok) return response;
-  let told: { code?: string; message?: string; next?: string } = {};
+  let reply: { code?: string; message?: string; next?: string } = {};
   try {
-    told = await response.json();
+    reply = await response.json();
   } catch {
-    told = { message: `The server answered with status ${response.status}.` };
+    reply = { message: `The server answered with status ${response.status}.` };
   }
-  throw new Refused(told.code ?? "unknown", told.message ?? "The server refused.", told.next ?? "Ask again.");
+  throw new Refused(reply.code ?? "unknown", reply.message ?? "The server refused.", reply.next ?? "Ask again.");
 }

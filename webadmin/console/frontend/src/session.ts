@@ -26,11 +26,11 @@ const DAY_MS = 8.64e7;
 export const now: Session = { state: readState(location.search), services: [], file: null, fileUnit: "" };
 let changed: () => void = () => {};
 
-export function onChange(told: () => void): void {
-  changed = told;
+export function onChange(listener: () => void): void {
+  changed = listener;
   addEventListener("popstate", () => {
     now.state = readState(location.search);
-    told();
+    listener();
   });
 }
 

@@ -67,7 +67,7 @@ def state_badge(chunk: Chunk) -> SafeString:
     return show.badge(state.label, STATE_TONES[state], MEANINGS[state])
 
 
-def state_words(chunk: Chunk) -> str:
+def state_text(chunk: Chunk) -> str:
     """Return the meaning of the chunk's state."""
     if chunk.is_quarantined:
         return "quarantined after failures until it changes, its policy does, or an operator releases it"
@@ -124,7 +124,7 @@ def _standing(chunk: Chunk) -> Facts:
     return Facts(
         title="Why it is as it is",
         rows=[
-            ("State", show.note(state_badge(chunk), state_words(chunk))),
+            ("State", show.note(state_badge(chunk), state_text(chunk))),
             ("Reason", chunk.reason or "not analysed yet"),
             ("Misaligned", chunk.note or "no"),
             ("Task", waits),

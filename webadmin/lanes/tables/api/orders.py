@@ -41,7 +41,7 @@ class BadFilesView(TableView):
         responses={200: shapes.BadFileListSerializer, **ERRORS},
     )
     def get(self, request: Request, tenant: str, name: str) -> Response:
-        """List the files that are kept out, with the reason, and those that were released."""
+        """List the quarantined files, with the reason, and those that were released."""
         query = query_of({key: str(each) for key, each in request.query_params.items() if key in ("state", "after")})
         rows = rows_of(BadFile.objects.filter(source=self.table), query, messages.BAD_FILE_STATES)
         return Response({"files": [messages.bad_file_to_json(row) for row in rows]})

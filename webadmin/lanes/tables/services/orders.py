@@ -41,51 +41,51 @@ def order_chunks(
 ) -> ChunksChanged:
     """Exclude the chunks that an interval touches, or compact them now, by ``kind``. Raises IntervalRefused."""
     with transaction.atomic():
-        row, told = _about(source, interval)
+        row, changed = _about(source, interval)
         if order.is_dry_run:
-            return told
+            return changed
         ChunkOrder.objects.create(
             source=row,
             kind=kind,
-            start_ms=told.interval[0],
-            end_ms=told.interval[1],
+            start_ms=changed.interval[0],
+            end_ms=changed.interval[1],
             actor=order.actor[:150],
             why=order.why[:REASON_MAX],
             created_at_ms=dialect.clock_ms(),
         )
-        _look_again(row, told.interval)
-        _record(f"compact_{kind.value}", row, told, order)
-    return told
+        _schedule_recheck(row, changed.interval)
+        _record(f"compact_{kind.value}", row, changed, order)
+    return changed
 
 
 def end_orders(source: DataSource, interval: Interval, kind: ChunkOrderKind, *, order: ActionContext) -> int:
     """End the active actions of this kind on chunks that an interval touches; return their number."""
     with transaction.atomic():
-        row, told = _about(source, interval)
-        start, end = told.interval
+        row, changed = _about(source, interval)
+        start, end = changed.interval
         held = ChunkOrder.objects.filter(source=row, kind=kind, ended_at_ms=None, start_ms__lt=end, end_ms__gt=start)
         found = list(held)
         if order.is_dry_run or not found:
             return len(found)
         held.update(ended_at_ms=dialect.clock_ms(), ended_because=f"{order.actor}: {order.why}"[:REASON_MAX])
         for each in found:
-            _look_again(row, (each.start_ms, each.end_ms))
-        _record(f"end_compact_{kind.value}", row, told, order)
+            _schedule_recheck(row, (each.start_ms, each.end_ms))
+        _record(f"end_compact_{kind.value}", row, changed, order)
     return len(found)
 
 
 def retry_chunks(source: DataSource, interval: Interval, *, order: ActionContext) -> int:
     """Release quarantined chunks for another attempt; return their number."""
     with transaction.atomic():
-        row, told = _about(source, interval)
-        start, end = told.interval
+        row, changed = _about(source, interval)
+        start, end = changed.interval
         held = Chunk.objects.filter(source=row, is_quarantined=True, start_ms__gte=start, end_ms__lte=end)
         count = held.count()
         if order.is_dry_run or not count:
             return count
         held.update(is_quarantined=False, quarantine_reason="", failures=0)
-        _look_again(row, told.interval)
-        _record("retry_chunks", row, told, order)
+        _schedule_recheck(row, changed.interval)
+        _record("retry_chunks", row, changed, order)
     return count
 
 
@@ -155,12 +155,12 @@ def _about(source: DataSource, interval: Interval) -> tuple[DataSource, ChunksCh
     return row, ChunksChanged(interval=(touched[0][0], touched[-1][1]), chunks=len(touched))
 
 
-def _look_again(source: DataSource, interval: Interval) -> None:
+def _schedule_recheck(source: DataSource, interval: Interval) -> None:
     """Mark the known chunks of an interval as changed."""
     start, end = interval
     Chunk.objects.filter(source=source, start_ms__gte=start, end_ms__lte=end).update(is_dirty=True)
     DataSource.objects.filter(id=source.id).update(is_dirty=True, revision=F("revision") + 1)
 
 
-def _record(action: str, source: DataSource, told: ChunksChanged, order: ActionContext) -> None:
-    record_audit(actor=order.actor, action=action, target=str(source), detail=told.to_json() | {"why": order.why})
+def _record(action: str, source: DataSource, changed: ChunksChanged, order: ActionContext) -> None:
+    record_audit(actor=order.actor, action=action, target=str(source), detail=changed.to_json() | {"why": order.why})

@@ -70,7 +70,7 @@ def publish_manifest(source: DataSource, store: ObjectStore) -> Published:
 
     Raises PointerAhead, BadObject (the pointer is invalid), StorageError.
     """
-    if not _take_turn(source):
+    if not _acquire_lease(source):
         return Published(sequence=source.published, is_written=False)
     try:
         for _ in range(ROUNDS_MAX):
@@ -88,7 +88,7 @@ def publish_manifest(source: DataSource, store: ObjectStore) -> Published:
         DataSource.objects.filter(id=source.id).update(publisher_until_ms=None)
 
 
-def _take_turn(source: DataSource) -> bool:
+def _acquire_lease(source: DataSource) -> bool:
     now_ms = dialect.clock_ms()
     free = Q(publisher_until_ms=None) | Q(publisher_until_ms__lt=now_ms)
     return bool(DataSource.objects.filter(free, id=source.id).update(publisher_until_ms=now_ms + LEASE_MS))

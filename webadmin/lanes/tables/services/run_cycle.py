@@ -143,7 +143,7 @@ class _Applied:
 
     def run(self) -> CycleReport:
         with operation() as run:
-            self._take_turn()
+            self._lock_source()
             if self._changes_jobs():
                 detail = {"table": str(self.source), "created": [self._entry(task) for task in self.decisions.created]}
                 run.write("plan_timeline", self.order, target=str(self.source), detail=detail | self._ended())
@@ -163,7 +163,7 @@ class _Applied:
             )
         return report
 
-    def _take_turn(self) -> None:
+    def _lock_source(self) -> None:
         """Lock the table. Raises StaleSnapshot on concurrent changes other than registrations."""
         mine = DataSource.objects.filter(id=self.source.id, revision=self.view.revision)
         again = [row.recheck_ms for row in self.decisions.rows if row.recheck_ms is not None]

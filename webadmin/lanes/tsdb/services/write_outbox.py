@@ -155,7 +155,7 @@ def _write_index(store: ObjectStore, layout: Layout, tenant: BucketTenant) -> in
 
     Writes nothing while another writer holds the lease: an index read earlier must not overwrite a newer one.
     """
-    turn_ms = _take_turn(tenant) if _is_index_due(tenant) else None
+    turn_ms = _acquire_index_lease(tenant) if _is_index_due(tenant) else None
     if turn_ms is None:
         return 0
     row = BucketTenant.objects.filter(id=tenant.id)
@@ -179,7 +179,7 @@ def _is_index_due(tenant: BucketTenant) -> bool:
     return is_behind or _aged().filter(id=tenant.id).exists()
 
 
-def _take_turn(tenant: BucketTenant) -> int | None:
+def _acquire_index_lease(tenant: BucketTenant) -> int | None:
     """Return the end of the lease of the index, None if another writer holds it."""
     now_ms = dialect.clock_ms()
     free = Q(index_writer_until_ms=None) | Q(index_writer_until_ms__lt=now_ms)

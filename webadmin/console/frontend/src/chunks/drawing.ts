@@ -57,7 +57,7 @@ export class Drawing {
         if (!event.sourceEvent || this.isSet) return;
         const [from, until] = event.transform.rescaleX(this.base()).domain().map(Number);
         const isMoved = Math.abs(from - this.view[0]) >= 1 || Math.abs(until - this.view[1]) >= 1;
-        // A click ends where it began: drawing anew would take what was clicked away before it is told.
+        // A click ends where it began: redrawing would remove the clicked element before its handler runs.
         if (isMoved) {
           this.view = [from, until];
           this.draw();

@@ -88,8 +88,8 @@ async function fetched(address: string, signal?: AbortSignal): Promise<Response>
     throw new Refused(0, "The server does not answer", "It may be starting again: ask once more in a moment.");
   }
   if (response.ok) return response;
-  const told = (await response.json().catch(() => ({}))) as { message?: string; next?: string };
-  throw new Refused(response.status, told.message ?? "The server failed; its log says why", told.next ?? "Ask again.");
+  const reply = (await response.json().catch(() => ({}))) as { message?: string; next?: string };
+  throw new Refused(response.status, reply.message ?? "The server failed; its log says why", reply.next ?? "Ask again.");
 }
 
 export async function askStretch(stretch: [number, number] | null, signal: AbortSignal): Promise<Answer> {

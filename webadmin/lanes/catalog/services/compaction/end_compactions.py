@@ -45,7 +45,7 @@ def refused_words(why: Refusal) -> str:
 def close_compactions(
     compactions: Sequence[Compaction], state: CompactionState, *, because: str = "", **figures: Any
 ) -> None:
-    """Record the outcome of open compactions whatever their jobs do; ``told`` are columns of the result."""
+    """Record the outcome of open compactions whatever their jobs do; ``figures`` are columns of the result."""
     now_ms = clock_ms()
     for each in compactions:
         mine = Compaction.objects.filter(pk=each.pk, state=CompactionState.OPEN)

@@ -134,20 +134,20 @@ class Command(BaseCommand):
         source = self._table(options)
         if not options["dry_run"]:
             done = run_source_cycle(source, order=command_context(options, "planned by command"))
-            told = {"analysed": done.analysed, "created": len(done.created), "started": done.started}
-            told |= {"ended": done.ended, "put_off": done.shed}
-            text = done.refusal or ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in told.items())
-            self.stdout.write(json.dumps(told) if options["as_json"] else text)
+            data = {"analysed": done.analysed, "created": len(done.created), "started": done.started}
+            data |= {"ended": done.ended, "put_off": done.shed}
+            text = done.refusal or ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in data.items())
+            self.stdout.write(json.dumps(data) if options["as_json"] else text)
             return
-        foreseen = preview_plan(source)
+        forecast = preview_plan(source)
         data = {
-            "tasks": len(foreseen.plan.tasks),
-            "chunks": foreseen.chunks,
-            "segments_in": foreseen.segments_in,
-            "segments_out": foreseen.segments_out,
-            "bytes": foreseen.bytes_in,
-            "cost": foreseen.cost,
-            "again": len(foreseen.again),
+            "tasks": len(forecast.plan.tasks),
+            "chunks": forecast.chunks,
+            "segments_in": forecast.segments_in,
+            "segments_out": forecast.segments_out,
+            "bytes": forecast.bytes_in,
+            "cost": forecast.cost,
+            "again": len(forecast.again),
         }
         if options["as_json"]:
             self.stdout.write(json.dumps(data, indent=2))
@@ -155,9 +155,9 @@ class Command(BaseCommand):
         self.stdout.write(
             f"{data['tasks']} tasks would rewrite {data['chunks']} chunks: {data['segments_in']} files of "
             f"{size_text(data['bytes'])} become {data['segments_out']}; after that "
-            + ("nothing is left to do" if foreseen.is_fix_point else f"{data['again']} chunks would be rewritten again")
+            + ("nothing is left to do" if forecast.is_fix_point else f"{data['again']} chunks would be rewritten again")
         )
-        for task in foreseen.plan.tasks:
+        for task in forecast.plan.tasks:
             self.stdout.write(f"  {task.reason}")
 
     def _explain(self, options: dict[str, Any]) -> None:
