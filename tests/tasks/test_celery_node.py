@@ -14,7 +14,8 @@ from celery import Celery
 from engine.lanes.profiles.jobs import ProfileMergeResult
 from engine.storage import ObjectStore, open_store
 from tasks.app import configure
-from tasks.queues import MERGE_TASK, WAKE_QUEUE, WAKE_TASK
+from tasks.control.wake_ups import wake_nodes
+from tasks.queues import MERGE_TASK
 from tests.processes import Process, Processes, free_port
 from tests.segments import segment_job
 from tests.tasks.http_schedule import CREDENTIAL, HttpSchedule
@@ -135,7 +136,7 @@ def test_a_wake_up_in_the_shared_queue_makes_a_sleeping_node_poll(site: Site) ->
     site.start_node(POLL_SECONDS="60")
     site.schedule.wait_for(lambda: site.schedule.requests and site.schedule.requests[-1].capacity)
     pair = site.schedule.offer_spec(segment_job(site.store, "job-a", 7))
-    site.send(WAKE_TASK, [], WAKE_QUEUE)
+    wake_nodes(site.app, 1)
     site.schedule.wait_for(lambda: pair in site.schedule.results)
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 import structlog
 
 from tasks.beat import app
+from tasks.control.wake_ups import wake_nodes
 from tasks.lanes.catalog.manifest import COLLECT_CATALOGS_TASK, SENSE_BRANCHES_TASK
 
 log = structlog.get_logger(__name__)
@@ -19,6 +20,7 @@ def sense_branches() -> None:
     from webadmin.lanes.catalog.services.garbage.sweep_rows import sweep_retired_rows
 
     report = sense()
+    wake_nodes(app, len(report.begun))
     if report.begun or report.failed or report.lost or report.evicted or report.abandoned:
         log.info("branches_sensed", **asdict(report))
     if swept := sweep_retired_rows():

@@ -8,6 +8,7 @@ import structlog
 
 from tasks.beat import app
 from tasks.control.object_store import object_store
+from tasks.control.wake_ups import wake_nodes
 from tasks.lanes.tables.manifest import CLEAN_TABLES_TASK, PLAN_TABLES_TASK, PUBLISH_TABLES_TASK, SETTLE_TABLES_TASK
 
 log = structlog.get_logger(__name__)
@@ -19,6 +20,7 @@ def plan_tables() -> None:
     from webadmin.lanes.tables.services.rounds import plan_tables as plan
 
     report = plan()
+    wake_nodes(app, report.created)
     if report.created or report.started or report.shed or report.refused:
         log.info("tables_planned", **asdict(report))
 

@@ -10,6 +10,7 @@ from django.conf import settings
 from tasks.beat import app
 from tasks.control.object_store import object_store
 from tasks.control.task_lock import task_lock
+from tasks.control.wake_ups import wake_nodes
 from tasks.lanes.tsdb.manifest import (
     CLEAN_BUCKETS_TASK,
     PLAN_INTERVALS_TASK,
@@ -41,6 +42,7 @@ def plan_intervals() -> None:
     from webadmin.lanes.tsdb.services.rounds import plan_due
 
     report = plan_due(object_store)
+    wake_nodes(app, len(report.jobs))
     if report.jobs or report.duplicates or report.refused:
         log.info("intervals_planned", jobs=len(report.jobs), duplicates=len(report.duplicates), refused=report.refused)
 
