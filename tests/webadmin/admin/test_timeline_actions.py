@@ -87,7 +87,7 @@ def test_what_changes_for_chunks_is_counted(operator: Client) -> None:
     assert "no chunks would be rewritten that would be left alone now, and 3 chunks the other way" in told
     weeks = settings(source, granularity="week")
     told = give(operator, DataSource, "change-policy", source.id, step="preview", **weeks)
-    assert "Chunks are others then" in told
+    assert "All chunks are analysed again" in told
 
 
 @pytest.mark.parametrize(
