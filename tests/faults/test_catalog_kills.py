@@ -22,8 +22,8 @@ from webadmin.lanes.catalog.services.commit_branch import commit_branch
 from webadmin.lanes.catalog.services.commits import NewCommit
 from webadmin.lanes.catalog.services.repositories import NewRepository, create_repository
 from webadmin.lanes.catalog.services.write_objects import delete_entries, put_entry
-from webadmin.schedule.services.operation import Order
-order = Order(actor="test")
+from webadmin.base.actions.action import ActionContext
+order = ActionContext(actor="test")
 said = NewCommit(committer="test", message="m")
 made = {}
 for name in sys.argv[1:]:

@@ -20,9 +20,10 @@ from tests.lanes.echo.webadmin.models import TextFile, TextState
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.overview import LaneOverview
 from webadmin.adminkit.sections import Notice, Section, Table
+from webadmin.base.actions.action import ActionContext
 from webadmin.schedule.lanes import Accepted, Finished, Lane, Sample, SwapMoment, Trouble, Waiting
 from webadmin.schedule.models import Job
-from webadmin.schedule.services.operation import Operation, OperationOutcome, Order
+from webadmin.schedule.services.operation import Operation, OperationOutcome
 
 FOLDERS_SHOWN = 8
 
@@ -119,7 +120,7 @@ class EchoLane(Lane):
     def bad_sources(self, place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
         return services.bad_texts(place, since_ms, accepted_ms)
 
-    def release_bad_sources(self, place: str, since_ms: int, order: Order) -> list[OperationOutcome]:
+    def release_bad_sources(self, place: str, since_ms: int, order: ActionContext) -> list[OperationOutcome]:
         rows = TextFile.objects.filter(services.of_place(place), quarantined_ms__gte=since_ms)
         released = services.release_quarantined(list(rows.values_list("key", flat=True)), order)
         return [OperationOutcome(action="release_texts", is_dry_run=order.is_dry_run, changed=tuple(released))]

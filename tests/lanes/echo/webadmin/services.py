@@ -16,12 +16,13 @@ from tests.lanes.echo.engine.jobs import KIND, EchoResult, Text
 from tests.lanes.echo.engine.merge import read_text
 from tests.lanes.echo.engine.plan import plan_job
 from tests.lanes.echo.webadmin.models import REASON_MAX, TextFile, TextState
+from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.schedule.errors import SourcesChanged
 from webadmin.schedule.isolation_stops import FoundBad
 from webadmin.schedule.models import Job
 from webadmin.schedule.polls.fair_shares import intern_shares
-from webadmin.schedule.services.operation import Operation, Order, operation
+from webadmin.schedule.services.operation import Operation, operation
 from webadmin.schedule.services.return_job_blocks import end_jobs
 from webadmin.schedule.services.stop_isolation import isolation_stop_reason
 
@@ -70,7 +71,7 @@ def _plan_folder(tenant: str, folder: str, rows: Sequence[TextFile]) -> str:
         free = TextFile.objects.filter(key__in=keys, state=TextState.LIVE)
         if not run.room() or free.count() != len(keys):
             return ""
-        order = Order(actor="control:echo", why="enough files")
+        order = ActionContext(actor="control:echo", why="enough files")
         run.write("plan_texts", order, target=f"{tenant}/{folder}", detail={"jobs": [name], "created": [entry]})
         job = Job.objects.create(
             name=name,
@@ -131,14 +132,14 @@ def isolate_texts(store: ObjectStore) -> dict[str, str]:
 
 def _is_stopped(bad: Sequence[tuple[TextFile, BadObject]]) -> bool:
     found = [FoundBad(type(error).__name__, row.created_ms) for row, error in bad]
-    return bool(isolation_stop_reason(KIND, bad[0][0].place, found, Order(actor="control:echo")))
+    return bool(isolation_stop_reason(KIND, bad[0][0].place, found, ActionContext(actor="control:echo")))
 
 
 def _quarantine(job: Job, bad: Sequence[tuple[TextFile, BadObject]]) -> dict[str, str]:
     """Quarantine files and end their job; its other files are planned again."""
     with operation() as run:
         keys = [row.key for row, _ in bad]
-        order = Order(actor="control:echo", why="cannot be read")
+        order = ActionContext(actor="control:echo", why="cannot be read")
         run.write("quarantine_texts", order, target=bad[0][0].place, detail={"files": keys, "jobs": [job.name]})
         for row, error in bad:
             TextFile.objects.filter(pk=row.pk, state=TextState.OWNED).update(
@@ -172,7 +173,7 @@ def bad_texts(place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
     return Counter(rows.values_list("error_class", flat=True))
 
 
-def release_quarantined(keys: Sequence[str], order: Order) -> list[str]:
+def release_quarantined(keys: Sequence[str], order: ActionContext) -> list[str]:
     """Make quarantined files live again; return their keys."""
     with operation() as run:
         rows = TextFile.objects.filter(key__in=keys, state=TextState.QUARANTINED)

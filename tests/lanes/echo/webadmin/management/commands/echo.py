@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand
 
 from tests.lanes.echo.webadmin.models import TextFile
 from tests.lanes.echo.webadmin.services import release_quarantined
-from webadmin.schedule.services.operation import Order
+from webadmin.base.actions.action import ActionContext
 
 
 class Command(BaseCommand):
@@ -28,7 +28,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the subcommand."""
         if options["action"] == "release":
-            found = release_quarantined(options["keys"], Order(actor=f"command:{getpass.getuser()}", why="repaired"))
+            found = release_quarantined(
+                options["keys"], ActionContext(actor=f"command:{getpass.getuser()}", why="repaired")
+            )
             self.stdout.write(json.dumps(found))
             return
         rows = TextFile.objects.order_by("tenant", "folder", "position", "id").values_list("key", "state")
