@@ -128,11 +128,12 @@ class ActionField:
         return None if value == NONE and self.is_nullable else self.from_input(value)
 
     def _form_options(self) -> dict[str, Any]:
+        initial = self.initial if self.initial is not None else self.default
         return {
             "label": self.label,
             "help_text": self.about,
             "required": self.is_required and not self.is_nullable,
-            "initial": self.initial if self.initial is not None else self.default,
+            "initial": ", ".join(map(str, initial)) if isinstance(initial, tuple | list) else initial,
         }
 
 

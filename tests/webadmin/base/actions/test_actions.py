@@ -20,7 +20,9 @@ from webadmin.base.actions.action import ACTIONS, OperatorAction
 from webadmin.base.actions.api import read_body
 from webadmin.base.actions.command import add_options, option_values
 from webadmin.base.actions.fields import Choice, Group, MomentMs, Number, Numbers, Switch, Text, Texts, YesOrNo
+from webadmin.schedule.action_fields import JOBS
 from webadmin.schedule.operation_models import Pause
+from webadmin.schedule.register import JobFilter
 
 FIELDS = (
     Text("name", "Name", length_max=5, is_required=True),
@@ -158,3 +160,10 @@ def test_the_command_previews_and_runs_any_action(service: Service) -> None:
         act("pause", "--scope-kind", "lane", "--scope-value", "nosuch")
     with pytest.raises(SystemExit):
         act("requeue", "--jobs", "nothing")
+
+
+def test_lists_are_empty_inputs_in_a_form() -> None:
+    fields = JOBS.form_fields()
+    assert fields["jobs"].initial == ""
+    cleaned = {name: field.clean(field.initial) for name, field in fields.items()}
+    assert JOBS.from_form(cleaned) == JobFilter()
