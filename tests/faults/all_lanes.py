@@ -155,6 +155,11 @@ class AllLanes:
         """Return of each job of a lane: whether it is done, whether a source is live, whether a result is there."""
         return [(done, live, made) for done, live, made in self._stack.rows(SWAPS[lane], self.swaps[lane].key)]
 
+    def check_readers(self) -> None:
+        """Assert that readers of the bucket and of the table see everything once now."""
+        self.tenant.check_readers()
+        self.table.shown()
+
     def check_entries(self) -> None:
         """Assert that each entry of the branch is visible once."""
         assert json.loads(self._stack.python("-c", catalogs.LOOK, self._name)) == {self._name: catalogs.VISIBLE}

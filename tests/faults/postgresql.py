@@ -160,9 +160,9 @@ class StandbyServer:
         with psycopg.connect(self.url_of_both, autocommit=True) as connection:
             return connection.execute(query.encode(), parameters).fetchall()
 
-    def command(self, program: str, *arguments: str) -> None:
+    def command(self, program: str, *arguments: str, is_checked: bool = True) -> None:
         """Run a program of the server's package as the server's user."""
-        self._primary.command(program, *arguments)
+        self._primary.command(program, *arguments, is_checked=is_checked)
 
     def sql(self, statement: str) -> None:
         """Run a statement on the standby."""
@@ -183,11 +183,11 @@ class StandbyServer:
         self._control("promote")
 
     def stop(self) -> None:
-        """Stop the server."""
-        self._control("-m", "immediate", "stop")
+        """Stop the server if it runs."""
+        self._control("-m", "immediate", "stop", is_checked=False)
 
-    def _control(self, *arguments: str) -> None:
-        self.command("pg_ctl", "-w", "-D", str(self.data), *arguments)
+    def _control(self, *arguments: str, is_checked: bool = True) -> None:
+        self.command("pg_ctl", "-w", "-D", str(self.data), *arguments, is_checked=is_checked)
 
 
 @contextmanager

@@ -110,7 +110,6 @@ def lose_power(stack: FaultStack, lanes: AllLanes, step: SwapStep, held: dict[st
         assert registered == lanes.segment_count
         for lane in lanes.swaps:
             assert set(lanes.swap_states(lane)) <= {WHOLE, ABSENT}, lane
-        lanes.tenant.check_readers()
-        lanes.table.shown()
+        lanes.check_readers()
         for trap in held.values():
             trap.let_go()
