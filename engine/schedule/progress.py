@@ -118,5 +118,7 @@ def first_names(names: Sequence[str], most: int = 20) -> str:
 
 
 def count_text(count: int, noun: str) -> str:
-    """Return a count with its noun: ``1 block``, ``2 blocks``, ``2 branches``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('ch') else 's'}"
+    """Return a count with its noun: ``1 block``, ``2 blocks``, ``2 branches``, ``2 repositories``."""
+    if count != 1:
+        noun = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}{'es' if noun.endswith('ch') else 's'}"
+    return f"{count} {noun}"

@@ -159,6 +159,7 @@ def test_work_of_all_lanes_survives_failovers_to_a_synchronous_and_to_a_lagging_
             with lanes.planned():
                 lagging.disconnect()
             lanes.wait_until_swapped()
+            assert stack.python("-c", ALLOW).strip().endswith("allowed")  # Writes the position, as every minute.
             fail_over(stack, standby, lagging)
             assert lanes.are_swaps_lost(), "the standby was behind"
             stack.wait_until_named("is not in this command log")

@@ -12,9 +12,23 @@ from engine.schedule.progress import (
     Flow,
     Outlook,
     clearing,
+    count_text,
     seconds_text,
     work_seconds,
 )
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "text"),
+    [
+        (1, "block", "1 block"),
+        (2, "block", "2 blocks"),
+        (0, "branch", "0 branches"),
+        (2, "repository", "2 repositories"),
+    ],
+)
+def test_counts_have_the_right_form_of_their_noun(count: int, noun: str, text: str) -> None:
+    assert count_text(count, noun) == text
 
 
 @pytest.mark.parametrize(
