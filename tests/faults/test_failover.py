@@ -149,21 +149,23 @@ def test_work_of_all_lanes_survives_a_failover_to_a_lagging_standby(
     pair: tuple[PostgresqlServer, StandbyServer], s3_server: S3Server, tmp_path: Path
 ) -> None:
     primary, standby = pair
-    with running_stack(s3_server, standby, primary.socket_file, tmp_path) as stack:
-        with all_lanes(stack, tmp_path / "lanes", "lagging") as lanes:
-            stack.rows(KEEP_OBJECTS)
-            with lanes.planned():
-                standby.disconnect()
-            lanes.wait_until_swapped()
-            assert stack.python("-c", ALLOW).strip().endswith("allowed")  # Writes the position, as every minute.
-            fail_over(stack, primary, standby)
-            assert lanes.are_swaps_lost(), "the standby was behind"
-            stack.wait_until_named("is not in this command log")
-            lanes.check_readers()
-            stack.python("manage.py", "fsck", "--repair")
-            stack.rows(DELETE_OBJECTS)
-            stack.rows(END_DELAYS)
-            lanes.check()
+    with (
+        running_stack(s3_server, standby, primary.socket_file, tmp_path) as stack,
+        all_lanes(stack, tmp_path / "lanes", "lagging") as lanes,
+    ):
+        stack.rows(KEEP_OBJECTS)
+        with lanes.planned():
+            standby.disconnect()
+        lanes.wait_until_swapped()
+        assert stack.python("-c", ALLOW).strip().endswith("allowed")  # Writes the position, as every minute.
+        fail_over(stack, primary, standby)
+        assert lanes.are_swaps_lost(), "the standby was behind"
+        stack.wait_until_named("is not in this command log")
+        lanes.check_readers()
+        stack.python("manage.py", "fsck", "--repair")
+        stack.rows(DELETE_OBJECTS)
+        stack.rows(END_DELAYS)
+        lanes.check()
 
 
 def fail_over(stack: FaultStack, primary: PostgresqlServer | StandbyServer, standby: StandbyServer) -> None:
