@@ -140,10 +140,6 @@ class AllLanes:
         """Return whether a job of each of these lanes is done."""
         return not self._open_swaps().intersection(lanes)
 
-    def are_swaps_lost(self) -> bool:
-        """Return whether no lane's job is done."""
-        return self._open_swaps() == self.swaps.keys()
-
     def _open_swaps(self) -> set[str]:
         return {lane for lane in self.swaps if not any(done for done, _, _ in self.swap_states(lane))}
 
