@@ -55,13 +55,14 @@ class BucketLineage:
     """The records and object names of a bucket.
 
     ``bad`` are records that cannot be read, or that show lost data; ``superseded`` are the replaced blocks whose
-    results all exist, or that were removed.
+    results all exist, or that were removed; ``rivals`` are results that only ignored records name.
     """
 
     store: ObjectStore
     replaced: set[BlockName] = field(default_factory=set)
     accepted: set[BlockName] = field(default_factory=set)
     useless: set[BlockName] = field(default_factory=set)
+    rivals: set[BlockName] = field(default_factory=set)
     superseded: set[BlockName] = field(default_factory=set)
     largest_index: int = 0
     holds_results: bool = False
@@ -86,10 +87,12 @@ class BucketLineage:
                 lineage.bad.append((key, record))
         # Includes ignored records: no index is used twice.
         lineage.largest_index = max((record.command_index for _, record in records), default=0)
+        lineage.rivals = {result for _, record in records for result in record.results}
         records = list(select(records))
         merged_further = {source for _, record in records for source in record.sources}
         for key, record in records:
             lineage._note(key, record, names, elsewhere, merged_further)
+        lineage.rivals -= lineage.accepted
         return lineage
 
     def why_key_is_left_out(self, key: str) -> str:
@@ -111,7 +114,9 @@ class BucketLineage:
     def _why_named(self, name: BlockName) -> str:
         if name in self.replaced:
             return REPLACED
-        return USELESS if name in self.useless else ""
+        if name in self.useless:
+            return USELESS
+        return RIVAL if name in self.rivals else ""
 
     def _read_names(self) -> tuple[set[BlockName], set[str]]:
         """Return the names of the objects of our layout, and the ids in the paths of others."""

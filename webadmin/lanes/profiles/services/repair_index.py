@@ -27,16 +27,19 @@ def records_to_follow(records: Sequence[tuple[str, LineageRecord]]) -> list[tupl
     """Return the records without those of a lost history that contradict this index.
 
     A record contradicts it if the index has merged one of its sources itself: the same data is in its own result then.
+    So does a record of a further merge of such results.
     """
     own = _known_keys([key for key, _ in records])
     foreign = [(key, record) for key, record in records if key not in own and record.results]
-    names = {name for _, record in foreign for name in (*record.sources, *record.results)}
-    live, gone = _by_state(names)
-    contradicted = {
-        key
-        for key, record in foreign
-        if not gone.isdisjoint(record.sources) and not (live | gone).issuperset(record.results)
-    }
+    live, gone = _by_state({name for _, record in foreign for name in (*record.sources, *record.results)})
+    known = live | gone
+    open_records = [(key, record) for key, record in foreign if not known.issuperset(record.results)]
+    contradicted: set[str] = set()
+    merged_elsewhere = set(gone)
+    while found := {key: record for key, record in open_records if not merged_elsewhere.isdisjoint(record.sources)}:
+        contradicted |= found.keys()
+        merged_elsewhere |= {name for record in found.values() for name in record.results} - live
+        open_records = [(key, record) for key, record in open_records if key not in found]
     return [(key, record) for key, record in records if key not in contradicted]
 
 
