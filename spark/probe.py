@@ -93,7 +93,7 @@ def known_answers(lanes: Sequence[str]) -> dict[str, str]:
     for lane in found:
         try:
             answers.update(lane.known_answers())
-        except Exception as error:  # noqa: BLE001  as above
+        except Exception as error:  # noqa: BLE001  a failed answer is a difference, and is named
             answers[f"merge of {lane.name}"] = _failed(error)
     return answers
 

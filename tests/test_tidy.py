@@ -90,7 +90,7 @@ class _Bare(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> Any:
         self.generic_visit(node)
         if isinstance(body := getattr(node, "body", None), list):
-            node.body = [part for part in body if not _says_only(part)] or [ast.Pass()]  # type: ignore[attr-defined]
+            node.body = [part for part in body if not _says_only(part)] or [ast.Pass()]  # type: ignore[attr-defined]  # it has a body
         return node
 
 

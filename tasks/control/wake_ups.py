@@ -11,7 +11,7 @@ from tasks.queues import WAKE_QUEUE, WAKE_TASK
 WAKE_UPS_MAX = 32
 """Messages per call: each wakes one node, and a node takes as many jobs as it has room for."""
 EXPIRES_SECONDS = 30
-"""By then every node has polled anyway."""
+"""A wake-up that no node has read by then is dropped: the node that reads it late has polled since."""
 
 log = structlog.get_logger(__name__)
 

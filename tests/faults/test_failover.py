@@ -47,7 +47,7 @@ print(json.dumps([health.status_code, health.json()["blocker"], "fsck --repair" 
 
 
 @contextmanager
-def standby_of(primary: PostgresqlServer | StandbyServer) -> Iterator[StandbyServer]:
+def standby_of(primary: PostgresqlServer) -> Iterator[StandbyServer]:
     """Run a standby that streams from the primary."""
     folder = Path(tempfile.mkdtemp(prefix="lithify-standby-"))
     try:

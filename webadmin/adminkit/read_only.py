@@ -69,7 +69,7 @@ class ReadOnlyAdmin(ModelAdmin):
         return False
 
     # The theme annotates an instance, and a narrower response below.
-    def get_changelist(  # type: ignore[override]
+    def get_changelist(  # type: ignore[override]  # see above
         self, request: HttpRequest, **options: Any
     ) -> type[BoundedChangeList]:
         return self.change_list_class

@@ -76,7 +76,7 @@ class MemoryTimeline:
 
     def add(self, **columns: object) -> Segment:
         """Add a segment with the next key."""
-        one = Segment(key=self.next_key, **columns)  # type: ignore[arg-type]
+        one = Segment(key=self.next_key, **columns)  # type: ignore[arg-type]  # of the fields' types
         self.next_key += 1
         self._put(one)
         return one

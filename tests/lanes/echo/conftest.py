@@ -43,5 +43,5 @@ def echo_stack(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) ->
                 patch.setenv(name, value)
             migrate(postgresql.url)
         home = tmp_path_factory.mktemp("echo")
-        with running_stack(s3_server, postgresql, postgresql.socket_file, home, LANES) as stack:
+        with running_stack(s3_server, postgresql, home, LANES) as stack:
             yield stack

@@ -19,8 +19,6 @@ from webadmin.base.database.advisory_lock import lock_until_end
 PLACES_LOCK = 1
 OBJECTS = "OBJECT_STORE_URL"
 TABLES = "TABLES_URL"
-SETTINGS_COUNT = 2
-"""Number of stores that are settings, which ``used_stores`` yields first."""
 DELETES_IMPORTED = (
     "compaction deletes objects that it replaced, while commits name them: use a copy of the folder, or delete the "
     "repository and wait for its grace period"
@@ -105,7 +103,7 @@ def imports_in_new_store(url: str) -> ImportedObjects | None:
 
 def imports_in_stores() -> Iterator[tuple[UsedStore, ImportedObjects]]:
     """Yield the tables and buckets with the imported objects in their places."""
-    compacted = list(used_stores())[SETTINGS_COUNT:]
+    compacted = list(adopted_stores())
     for imported in imported_objects() if compacted else ():
         for used in compacted:
             if imported.are_in(used.place):
@@ -118,6 +116,11 @@ def used_stores() -> Iterator[UsedStore]:
     yield UsedStore(
         name=TABLES, url=settings.TABLES_URL, place=locate_store(settings.TABLES_URL), is_root_of_tables=True
     )
+    yield from adopted_stores()
+
+
+def adopted_stores() -> Iterator[UsedStore]:
+    """Yield the stores of lanes that are outside of the object store."""
     for stores in _stores:
         yield from stores()
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 from webadmin.base.access.store_places import (
     DELETES_IMPORTED,
-    SETTINGS_COUNT,
+    adopted_stores,
     conflicts,
     imports_in_stores,
     root_refusal,
-    used_stores,
 )
 from webadmin.embedded.deployment.findings import Finding, Level
 
@@ -36,7 +35,7 @@ def check_store_places() -> Iterator[Finding]:
             found=f"{used.name} ({used.url}) holds {imported.name}: {DELETES_IMPORTED}",
             advice="pause the table or bucket, import a copy of the objects instead, and delete the repository",
         )
-    adopted = list(used_stores())[SETTINGS_COUNT:]
+    adopted = list(adopted_stores())
     for store in adopted:
         if refusal := root_refusal(store.url):
             is_usable = False
