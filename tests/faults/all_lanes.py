@@ -18,7 +18,7 @@ from tests.faults import test_table_kills as tables
 from tests.faults.database_proxy import Statement
 from tests.faults.stack import LIVE, NODES, SETTLE_SECONDS, FaultStack
 from tests.faults.steps import SWAPPED
-from tests.faults.test_block_kills import RESULTS, Tenant, adopted
+from tests.faults.test_block_kills import INDEX, OF_TENANT, STEPS, Tenant, adopted
 from tests.processes import wait_until
 
 PLANNED = {"tsdb", "tables", "catalog"}
@@ -28,7 +28,8 @@ FAILED_LANES = (
     "SELECT DISTINCT lane FROM schedule_job job JOIN schedule_attempt attempt ON attempt.job_id = job.id"
     " WHERE job.state <> 'done' AND attempt.outcome = 'failed'"
 )
-OPEN_JOBS = "SELECT name, state, failures, parked_reason FROM schedule_job WHERE state <> 'done'"
+OPEN_JOBS = "SELECT name, state, failures, parked_reason FROM schedule_job WHERE state NOT IN ('done', 'dissolved')"
+LIVE_BLOCKS = f"SELECT ulid FROM tsdb_block block {OF_TENANT.format('block')} AND state = 'live'"
 OPEN_TASKS = "SELECT name FROM tables_task WHERE state = 'open'"
 SEGMENTS = 4
 # A control worker that died may hold these for minutes.
@@ -123,8 +124,8 @@ class AllLanes:
         self._stack.rows(END_PUBLISHER, self.table.name)
         self._stack.rows(END_GATHERING, self.branch)
         self._stack.check(self.shard, self._samples)
-        self.tenant.wait_until_settled()
-        [(result,)] = self.tenant.rows(RESULTS)
+        self._wait_until(self._is_merged, "the tenant's blocks are merged")
+        [(result,)] = self.tenant.rows(LIVE_BLOCKS)
         assert self.tenant.check_readers() == {result}
         self.table.check()
         self._wait_until(self._is_compacted, "the branch is compacted")
@@ -139,6 +140,10 @@ class AllLanes:
     def are_swapped(self, lanes: Collection[str]) -> bool:
         """Return whether a job of each of these lanes is done."""
         return not self._open_swaps().intersection(lanes)
+
+    def are_swaps_lost(self) -> bool:
+        """Return whether no lane's job is done."""
+        return self._open_swaps() == self.swaps.keys()
 
     def _open_swaps(self) -> set[str]:
         return {lane for lane in self.swaps if not any(done for done, _, _ in self.swap_states(lane))}
@@ -159,6 +164,11 @@ class AllLanes:
     def check_entries(self) -> None:
         """Assert that each entry of the branch is visible once."""
         assert json.loads(self._stack.python("-c", catalogs.LOOK, self._name)) == {self._name: catalogs.VISIBLE}
+
+    def _is_merged(self) -> bool:
+        """Return whether one block is live, perhaps of a lost history, and everything is written to the bucket."""
+        rows = self.tenant.rows
+        return len(rows(LIVE_BLOCKS)) == 1 and all(done for _, done in rows(STEPS)) and rows(INDEX) == [(True,)]
 
     def _is_compacted(self) -> bool:
         outcomes = [outcome for (outcome,) in catalogs.outcomes(self._stack, self.branch)]

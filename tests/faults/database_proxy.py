@@ -52,6 +52,10 @@ class DatabaseProxy:
             session = _Session(client, self._socket_file, self.traps, self._link)
             threading.Thread(target=session.run, daemon=True).start()
 
+    def redirect(self, socket_file: str) -> None:
+        """Forward new connections to another server."""
+        self._socket_file = socket_file
+
     @contextmanager
     def partitioned(self) -> Iterator[None]:
         """Drop all messages in both directions.

@@ -134,13 +134,14 @@ class PostgresqlServer:
 class StandbyServer:
     """A hot standby made by ``pg_basebackup`` that streams from its primary. ``folder`` has its socket."""
 
-    def __init__(self, primary: PostgresqlServer, folder: Path) -> None:
+    def __init__(self, primary: PostgresqlServer | StandbyServer, folder: Path) -> None:
         self._primary, self.folder = primary, folder
-        self._data = folder / "data"
+        self.data = folder / "data"
         self._port = Path(primary.socket_file).name.rpartition(".")[2]
+        self.socket_file = str(folder / Path(primary.socket_file).name)
         shutil.chown(folder, primary.data.owner())
         source = f"host={Path(primary.socket_file).parent} port={self._port} user=postgres"
-        primary.command("pg_basebackup", "-D", str(self._data), "-d", source, "-R", "-X", "stream", "-c", "fast")
+        self.command("pg_basebackup", "-D", str(self.data), "-d", source, "-R", "-X", "stream", "-c", "fast")
         options = f"-k {folder} -p {self._port} -c listen_addresses="
         self._control("-o", options, "-l", str(folder / "log"), "start")
         self.url = f"postgresql://postgres@/postgres?host={folder}&port={self._port}"
@@ -158,6 +159,10 @@ class StandbyServer:
         """Return the rows of a query to the one of the two servers that accepts writes."""
         with psycopg.connect(self.url_of_both, autocommit=True) as connection:
             return connection.execute(query.encode(), parameters).fetchall()
+
+    def command(self, program: str, *arguments: str, is_checked: bool = True) -> None:
+        """Run a program of the server's package as the server's user."""
+        self._primary.command(program, *arguments, is_checked=is_checked)
 
     def sql(self, statement: str) -> None:
         """Run a statement on the standby."""
@@ -178,11 +183,11 @@ class StandbyServer:
         self._control("promote")
 
     def stop(self) -> None:
-        """Stop the server."""
-        self._control("-m", "immediate", "stop")
+        """Stop the server if it runs."""
+        self._control("-m", "immediate", "stop", is_checked=False)
 
-    def _control(self, *arguments: str) -> None:
-        self._primary.command("pg_ctl", "-w", "-D", str(self._data), *arguments)
+    def _control(self, *arguments: str, is_checked: bool = True) -> None:
+        self.command("pg_ctl", "-w", "-D", str(self.data), *arguments, is_checked=is_checked)
 
 
 @contextmanager

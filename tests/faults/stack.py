@@ -36,7 +36,7 @@ from engine.formats.proto import block_list_pb2
 from engine.storage import ObjectStore, open_store
 from tests.faults.database_proxy import DatabaseProxy, Statement, database_proxy
 from tests.faults.http_proxy import HttpProxy, http_proxy
-from tests.faults.postgresql import PostgresqlServer
+from tests.faults.postgresql import PostgresqlServer, StandbyServer
 from tests.faults.preloaded import Disk, WallClock, environments
 from tests.faults.samples import Sample, samples_in
 from tests.faults.traps import Moment, Trap
@@ -104,7 +104,7 @@ print(json.dumps([notice.text for notice in front_page(RequestFactory().get("/ad
 class Surroundings:
     """Services of the stack: ``store_url`` is the bucket, ``proxied_store_url`` the bucket through its proxy."""
 
-    postgresql: PostgresqlServer
+    postgresql: PostgresqlServer | StandbyServer
     database: DatabaseProxy
     store: HttpProxy
     store_url: str
@@ -418,12 +418,13 @@ class FaultStack:
 @contextmanager
 def running_stack(
     server: S3Server,
-    postgresql: PostgresqlServer,
+    postgresql: PostgresqlServer | StandbyServer,
+    socket_file: str,
     home: Path,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[FaultStack]:
-    """Run a stack in a new bucket; it reaches the database and the bucket through proxies."""
-    with http_proxy(server.endpoint) as store, database_proxy(postgresql.socket_file) as database:
+    """Run a stack in a new bucket; it reaches the database at ``socket_file`` and the bucket through proxies."""
+    with http_proxy(server.endpoint) as store, database_proxy(socket_file) as database:
         bucket = server.new_bucket()
         around = Surroundings(
             postgresql=postgresql,

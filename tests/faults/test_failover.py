@@ -11,12 +11,16 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.faults.all_lanes import all_lanes
 from tests.faults.postgresql import PostgresqlServer, StandbyServer, running_postgresql
+from tests.faults.stack import FaultStack, running_stack
 from tests.faults.writer_fleet import Load, WriterFleet, load_on
+from tests.object_stores import S3Server
 from tests.processes import Processes, wait_until
 from webadmin.schedule.command_log import INDEX_MARGIN
 
@@ -45,9 +49,14 @@ front = client.get("/admin/").content.decode()
 print(json.dumps([health.status_code, health.json()["blocker"], "fsck --repair" in front]))
 """
 
+CLEANUP_DELAY = "UPDATE schedule_limits SET cleanup_delay_seconds = {} RETURNING id"
+KEEP_OBJECTS, DELETE_OBJECTS = CLEANUP_DELAY.format(3600), CLEANUP_DELAY.format(0)
+"""Objects of replaced blocks must outlast the lag of a standby."""
+END_DELAYS = "UPDATE profiles_tombstone SET eligible_at_ms = 0 RETURNING id"
+
 
 @contextmanager
-def standby_of(primary: PostgresqlServer) -> Iterator[StandbyServer]:
+def standby_of(primary: PostgresqlServer | StandbyServer) -> Iterator[StandbyServer]:
     """Run a standby that streams from the primary."""
     folder = Path(tempfile.mkdtemp(prefix="lithify-standby-"))
     try:
@@ -133,6 +142,39 @@ def test_failover_to_a_lagging_standby_deletes_nothing_until_the_index_was_repai
         fleet.python("manage.py", "fsck", "--repair")
         assert fleet.python("-c", ALLOW).strip().endswith("allowed")
         check_exactly_once(fleet, load)
+
+
+@pytest.mark.timeout(480)
+def test_work_of_all_lanes_survives_a_failover_to_a_lagging_standby(
+    pair: tuple[PostgresqlServer, StandbyServer], s3_server: S3Server, tmp_path: Path
+) -> None:
+    primary, standby = pair
+    with (
+        running_stack(s3_server, standby, primary.socket_file, tmp_path) as stack,
+        all_lanes(stack, tmp_path / "lanes", "lagging") as lanes,
+    ):
+        stack.rows(KEEP_OBJECTS)
+        with lanes.planned():
+            standby.disconnect()
+        lanes.wait_until_swapped()
+        assert stack.python("-c", ALLOW).strip().endswith("allowed")  # Writes the position, as every minute.
+        fail_over(stack, primary, standby)
+        assert lanes.are_swaps_lost(), "the standby was behind"
+        stack.wait_until_named("is not in this command log")
+        lanes.check_readers()
+        stack.python("manage.py", "fsck", "--repair")
+        stack.python("manage.py", "tables", "rescan", "--table", lanes.table.name, "--tenant", "acme")
+        stack.rows(DELETE_OBJECTS)
+        stack.rows(END_DELAYS)
+        lanes.check()
+
+
+def fail_over(stack: FaultStack, primary: PostgresqlServer | StandbyServer, standby: StandbyServer) -> None:
+    """Lose the primary, and let the standby take its place for all processes."""
+    primary.stop()
+    standby.promote()
+    stack.around = replace(stack.around, postgresql=standby)
+    stack.around.database.redirect(standby.socket_file)
 
 
 def set_synchronous(primary: PostgresqlServer) -> None:

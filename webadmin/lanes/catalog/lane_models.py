@@ -25,7 +25,8 @@ class CompactionPolicy(models.Model):
 
     ``here_rows`` and ``here_bytes`` are the limits below which a node merges in its own process. Unreachable files are
     condemned when they are older than ``grace_seconds``, and deleted after the same time again, together with the rows
-    of retired tokens. ``retention_days`` 0 keeps the objects of all commits.
+    of retired tokens and the runs of compactions that ended so long ago. ``retention_days`` 0 keeps the objects of all
+    commits.
     """
 
     repository = models.OneToOneField("catalog.Repository", on_delete=models.CASCADE, related_name="compaction_policy")

@@ -32,7 +32,7 @@ from webadmin.lanes.catalog.services.garbage.condemned_objects import ObjectSwee
 from webadmin.lanes.catalog.services.garbage.garbage_counts import Collected
 from webadmin.lanes.catalog.services.garbage.sweep_rows import sweep_builds, sweep_repository, sweep_tokens
 from webadmin.lanes.catalog.services.repositories import begin_removal, is_removable
-from webadmin.lanes.catalog.states import CompactionState, RepositoryState
+from webadmin.lanes.catalog.states import RepositoryState
 from webadmin.schedule.services.guard_deletions import allow_deletions
 
 log = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ def _collect(repository: Repository, done: Collected, has_objects: bool, order: 
     # Deletion begins here: the code above only changes lists.
     allow_deletions(mark=True)  # commits of catalogs are not commands of the log
     _delete_files(repository, reach.files, sweep, sizes, done)
-    _delete_runs(repository, done)
+    _delete_runs(repository, done, before_ms=old_ms)
     if objects:
         objects.delete()
     done.rows_deleted = sweep_tokens(repository, before_ms=old_ms)
@@ -221,9 +221,9 @@ def _is_deleted(files: CatalogFiles, row: CondemnedFile, done: Collected) -> boo
     return True
 
 
-def _delete_runs(repository: Repository, done: Collected) -> None:
-    """Delete the runs of compactions that have ended."""
-    over = Compaction.objects.filter(repository=repository).exclude(run_key="").exclude(state=CompactionState.OPEN)
+def _delete_runs(repository: Repository, done: Collected, *, before_ms: int) -> None:
+    """Delete runs of compactions that ended before then. A database that goes back in time opens later ones again."""
+    over = Compaction.objects.filter(repository=repository, finished_ms__lt=before_ms).exclude(run_key="")
     for pk, key in list(over.values_list("pk", "run_key")):
         try:
             catalog_store().delete(key)
