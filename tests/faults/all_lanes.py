@@ -133,9 +133,9 @@ class AllLanes:
         self._wait_until(lambda: not self._stack.rows(OPEN_JOBS), "no job is left")
         self._wait_until(lambda: not self._stack.rows(OPEN_TASKS), "no task of a table is left")
 
-    def wait_until_swapped(self) -> None:
-        """Wait until a job of every lane is done."""
-        self._wait_until(lambda: self.are_swapped(self.swaps), "every lane has swapped")
+    def wait_until_swapped(self, lanes: Collection[str] = ()) -> None:
+        """Wait until a job of each of these lanes, by default of every lane, is done."""
+        self._wait_until(lambda: self.are_swapped(lanes or self.swaps), "the lanes have swapped")
 
     def are_swapped(self, lanes: Collection[str]) -> bool:
         """Return whether a job of each of these lanes is done."""

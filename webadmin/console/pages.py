@@ -17,6 +17,7 @@ from webadmin.adminkit.sections import Table
 from webadmin.base.access.confinement import confined_tenants
 from webadmin.base.access.queries import expiring_credential_count
 from webadmin.base.database import dialect, durability
+from webadmin.base.database.answer_time import slow_database
 from webadmin.console.verdict import Standing, verdict
 from webadmin.placement.models import Instance
 from webadmin.progress.due_work import count_queues, held_jobs
@@ -87,6 +88,7 @@ def _standing(overview: ScheduleOverview, found: Sequence[LaneOverview]) -> Stan
         log_behind=log_behind(),
         not_counting=counting_late(counted_ms_ago(overview.wall_ms)),
         unsafe_database=durability.refusal(),
+        slow_database=slow_database(),
         failing_writers=len(store_errors),
         store_error=store_errors[0] if store_errors else "",
     )

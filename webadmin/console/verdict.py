@@ -48,6 +48,7 @@ class Standing:
     log_behind: str = ""
     not_counting: str = ""
     unsafe_database: str = ""
+    slow_database: str = ""
     failing_writers: int = 0
     store_error: str = ""
 
@@ -67,6 +68,9 @@ def _troubles(standing: Standing) -> Iterator[Notice]:
     if standing.log_behind:
         text = f"{standing.log_behind[:1].upper()}{standing.log_behind[1:]}."
         yield Notice(tone="bad", text=text, address=reverse("standstill-page"))
+    if standing.slow_database:
+        text = f"Work is slow: {standing.slow_database}."
+        yield Notice(tone="warn", text=text, address=reverse("standstill-page"))
     if standing.not_counting:
         text = f"Beat or control does not run, so nothing is planned or cleaned up: {standing.not_counting}."
         yield Notice(tone="bad", text=text, address=reverse("standstill-page"))

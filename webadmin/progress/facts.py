@@ -10,6 +10,7 @@ from django.db.models import Count, Min, Q, Sum
 from engine.schedule.model import LIVE_STATES, JobState
 from engine.schedule.pauses import PausedScope
 from webadmin.base.database import dialect, durability
+from webadmin.base.database.answer_time import slow_database
 from webadmin.progress.due_work import count_queues, due_jobs, due_queues, filled_queues, held_jobs
 from webadmin.progress.models import CountingMark
 from webadmin.schedule.blockers import caps_reached, jobs_with_unmatched_pins
@@ -36,7 +37,8 @@ class Standstill:
     sources of parked jobs; ``troubles`` are what lanes report as blocked. ``isolation_stop`` is why quarantine is
     stopped, "" if it is not. ``pinned_jobs`` are pinned to workers that do not poll, ``capped`` are the caps that hold
     due work, as text. ``log_behind`` is why nothing is deleted because the database was restored to an earlier time,
-    ``unsafe_database`` why no push is acknowledged; "" otherwise.
+    ``unsafe_database`` why no push is acknowledged; "" otherwise. ``slow_database`` is how long the database
+    takes to answer if that is too long, as text.
     """
 
     due_queues: int
@@ -67,6 +69,7 @@ class Standstill:
     capped: Sequence[str] = ()
     log_behind: str = ""
     unsafe_database: str = ""
+    slow_database: str = ""
 
     @property
     def is_merging_broken(self) -> bool:
@@ -126,6 +129,7 @@ def read_standstill() -> Standstill:
         capped=caps_reached(now_ms, _due_tenants(now_ms, paused)),
         log_behind=log_behind(),
         unsafe_database=durability.refusal(),
+        slow_database=slow_database(),
     )
 
 

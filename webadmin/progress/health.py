@@ -166,6 +166,13 @@ def _set_aside(facts: Standstill) -> Iterator[Blocker]:
             "memory",
             is_for_due_work=False,
         )
+    if facts.slow_database:
+        yield Blocker(
+            code="database_slow",
+            text=facts.slow_database,
+            remedy="look at the network between the processes and the database, and at the load of its machine",
+            is_for_due_work=False,
+        )
     for trouble in facts.troubles:
         yield Blocker(code=trouble.code, text=trouble.text, remedy=trouble.remedy, is_for_due_work=False)
 

@@ -39,6 +39,11 @@ IDLE = Standing(
             ["bad", "good"],
             "Pushes are refused: 2 segment writers could not store segments at the last attempt: put 'segments/1'",
         ),
+        (
+            {"slow_database": "the database takes 40 ms for an empty query", "running_jobs": 1},
+            ["warn", "busy"],
+            "Work is slow: the database takes 40 ms for an empty query.",
+        ),
         ({"running_jobs": 2, "live_jobs": 2}, ["busy"], "Work continues: 2 jobs running."),
         ({"ready_queues": 1}, ["busy"], "Waiting for a worker with room: 1 queue ready."),
         ({"ready_queues": 1, "polling_workers": 0}, ["bad", "busy"], "no worker polls: 1 worker silent."),

@@ -60,6 +60,7 @@ STALLED = {"due_queues": 3, "stalled_ms": 16 * 60_000}
         (STALLED | {"broken_builds": (BROKEN,), "polling_workers": 0}, False, "merging_broken", BROKEN),
         ({"paused": ("everything (pause)",), "paused_blocks": 40}, True, "paused", "holds everything (pause), with 40"),
         ({"counted_ms_ago": COUNTING_LATE_MS + 1}, False, "not_counting", "nothing is due"),
+        ({"slow_database": "the database takes 40 ms"}, True, None, "nothing is due; the database takes 40 ms"),
         ({"counted_ms_ago": None}, False, "not_counting", "nothing is due"),
         ({"due_queues": 1, "polling_workers": 0}, True, "no_workers", "1 queue ready, 0 jobs not done: work is due"),
     ],
