@@ -91,7 +91,7 @@ def set_limits() -> None:
     from webadmin.schedule.services.change_limit import change_limit
 
     for name, value in ((LimitName.LEASE_SECONDS, LEASE_SECONDS), (LimitName.QUEUE_MAX, 0)):
-        change_limit(name=name, scope=EVERYTHING, value=value, order=ActionContext(actor="bench"))
+        change_limit(name=name, scope=EVERYTHING, value=value, context=ActionContext(actor="bench"))
 
 
 class Backlog:

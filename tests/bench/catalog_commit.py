@@ -11,7 +11,7 @@ import random
 import time
 from typing import Any
 
-from tests.bench.catalog_world import bench_order, measured, new_repository, row, set_up, stage
+from tests.bench.catalog_world import bench_context, measured, new_repository, row, set_up, stage
 from tests.bench.figures import Figures
 
 NAME = "catalog_commit"
@@ -49,7 +49,7 @@ def _commit(repository: Any, numbers: Any, value: str) -> tuple[float, float]:
     usage = catalog_store().usage
     before = usage.bytes()["put"]
     begun = time.perf_counter()
-    commit_branch(repository, "main", NewCommit(committer="bench"), order=bench_order())
+    commit_branch(repository, "main", NewCommit(committer="bench"), context=bench_context())
     return time.perf_counter() - begun, (usage.bytes()["put"] - before) / changed
 
 

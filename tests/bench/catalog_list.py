@@ -13,7 +13,7 @@ import statistics
 import time
 from typing import Any
 
-from tests.bench.catalog_world import bench_order, compact, measured, new_repository, row, set_up, stage
+from tests.bench.catalog_world import bench_context, compact, measured, new_repository, row, set_up, stage
 from tests.bench.figures import Figures
 
 NAME = "catalog_list"
@@ -38,9 +38,9 @@ def measure(deleted: int) -> dict[str, float]:
 
     repository = new_repository(_rows(deleted))
     for name in ("interval", "clean"):
-        create_branch(repository, name, "main", order=bench_order())
-    delete_prefix(repository, "interval", b"data/a", order=bench_order())
-    delete_prefix(repository, "clean", b"data/a", order=bench_order())
+        create_branch(repository, name, "main", context=bench_context())
+    delete_prefix(repository, "interval", b"data/a", context=bench_context())
+    delete_prefix(repository, "clean", b"data/a", context=bench_context())
     compact(repository, "clean")
     _commit(repository, "clean")
     stage(repository, "main", ((key, b"", b"") for key, _, _ in _rows(deleted) if key.startswith(b"data/a")))
@@ -65,7 +65,7 @@ def _commit(repository: Any, branch: str) -> None:
     from webadmin.lanes.catalog.services.commit_branch import commit_branch
     from webadmin.lanes.catalog.services.commits import NewCommit
 
-    commit_branch(repository, branch, NewCommit(committer="bench"), order=bench_order())
+    commit_branch(repository, branch, NewCommit(committer="bench"), context=bench_context())
 
 
 def _page(repository: Any, branch: str) -> float:

@@ -58,17 +58,17 @@ def new_repository(rows: Iterable[Row]) -> Any:
     from webadmin.lanes.catalog.services.repositories import NewRepository, create_repository
 
     new = NewRepository(tenant="bench", name="bench", storage_namespace="local://bench")
-    repository = create_repository(new, order=bench_order())
+    repository = create_repository(new, context=bench_context())
 
     @contextmanager
     def given() -> Iterator[Iterator[Row]]:
         yield iter(rows)
 
-    import_entries(repository, "main", [b""], given, NewCommit(committer="bench"), order=bench_order())
+    import_entries(repository, "main", [b""], given, NewCommit(committer="bench"), context=bench_context())
     return repository
 
 
-def bench_order() -> Any:
+def bench_context() -> Any:
     """Return the actor of actions."""
     from webadmin.base.actions.action import ActionContext
 

@@ -239,8 +239,8 @@ def _give_back(jobs: Sequence[str]) -> None:
     from webadmin.schedule.services.cancel_jobs import cancel
     from webadmin.schedule.services.return_job_blocks import return_job_blocks
 
-    for order in (cancel, return_job_blocks):
-        outcome = order(JobFilter(names=tuple(jobs)), order=ActionContext(actor="bench"))
+    for action in (cancel, return_job_blocks):
+        outcome = action(JobFilter(names=tuple(jobs)), context=ActionContext(actor="bench"))
         assert len(outcome.changed) == len(jobs), outcome.left
 
 

@@ -256,7 +256,7 @@ def test_a_chunk_is_compacted_now_with_the_mouse(visit: Visit) -> None:
     page.get_by_text("Compact now: done").wait_for()
     visit.settled()
     expect(page.locator("#ct-panel-body")).to_contain_text("It is to be compacted now, says operator")
-    assert page.locator(".ct-order-now").count() == 2
+    assert page.locator(".ct-override-now").count() == 2
 
 
 def test_a_policy_is_previewed_and_saved_with_the_mouse(visit: Visit) -> None:

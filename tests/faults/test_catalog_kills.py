@@ -23,16 +23,16 @@ from webadmin.lanes.catalog.services.commits import NewCommit
 from webadmin.lanes.catalog.services.repositories import NewRepository, create_repository
 from webadmin.lanes.catalog.services.write_objects import delete_entries, put_entry
 from webadmin.base.actions.action import ActionContext
-order = ActionContext(actor="test")
+context = ActionContext(actor="test")
 said = NewCommit(committer="test", message="m")
 made = {}
 for name in sys.argv[1:]:
     new = NewRepository(tenant="acme", name=name, storage_namespace="s3://lake/" + name)
-    repository = create_repository(new, order=order)
+    repository = create_repository(new, context=context)
     for number in range(6):
         value = ObjectEntry(address=f"data/{number}", size=1, checksum=str(number), written_at=0.0)
         put_entry(repository, "main", b"key-%d" % number, value)
-    commit_branch(repository, "main", said, order=order)
+    commit_branch(repository, "main", said, context=context)
     delete_entries(repository, "main", [b"key-1", b"key-4"])
     branch = find_branch(repository, "main")
     BranchWatch.objects.get_or_create(branch=branch)  # unless the sensor came first

@@ -17,7 +17,7 @@ from engine.lanes.tables.jobs import TableMergeResult
 from engine.lanes.tables.plain.manifest import read_manifest
 from engine.storage import ObjectStore, open_store
 from spark.lanes.tables import merge as table_merge
-from tests.webadmin.lanes.tables.conftest import ORDER, World, check_timelines
+from tests.webadmin.lanes.tables.conftest import CONTEXT, World, check_timelines
 from tests.webadmin.lanes.tables.fake_node import FakeNode, seen_ids
 from tests.webadmin.lanes.tables.parquet_files import day, put_hours, put_rows
 from tests.webadmin.service import Service
@@ -32,7 +32,7 @@ DAYS, HOURS = (0, 1, 5), (1, 5, 9)
 def make_world(store: ObjectStore, service: Service) -> World:
     """Return a table of three days of three files each, as readers see it."""
     service.clock.now_ms = day(60)
-    table = create_table(NewTable(tenant="acme", name="events", url=store.url, time_column="ts"), order=ORDER)
+    table = create_table(NewTable(tenant="acme", name="events", url=store.url, time_column="ts"), context=CONTEXT)
     world = World(table, store, FakeNode(service.worker()), service)
     for number in DAYS:
         world.add(*put_hours(store, number, hours=HOURS))

@@ -66,8 +66,8 @@ OVERLAP = Number(
 )
 
 
-def _by(order: ActionContext) -> dict[str, Any]:
-    return {"actor": order.actor, "why": order.why, "is_dry_run": order.is_dry_run}
+def _by(context: ActionContext) -> dict[str, Any]:
+    return {"actor": context.actor, "why": context.why, "is_dry_run": context.is_dry_run}
 
 
 def _names(rows: Sequence[WorkerCredential]) -> list[dict[str, Any]]:
@@ -102,7 +102,7 @@ CREATE = OperatorAction(
         ),
         EXPIRES_AT,
     ),
-    apply=lambda values, order: create_credential(**values, **_by(order)),
+    apply=lambda values, context: create_credential(**values, **_by(context)),
     permission=MayManageCredentials,
     outcome=CredentialOutcomeSerializer,
     may_conflict=True,
@@ -115,8 +115,8 @@ ROTATE = OperatorAction(
     about="A new secret, shown once; the old one is accepted for a while, one from before that no more.",
     targets=(NAME,),
     fields=(OVERLAP,),
-    apply=lambda values, order: rotate_credential(
-        name=values["name"], overlap=values["overlap_hours"] * HOUR, **_by(order)
+    apply=lambda values, context: rotate_credential(
+        name=values["name"], overlap=values["overlap_hours"] * HOUR, **_by(context)
     ),
     permission=MayManageCredentials,
     outcome=CredentialOutcomeSerializer,
@@ -132,7 +132,7 @@ EXPIRE = OperatorAction(
     about="Until when it is accepted. The front page warns 14 days before.",
     targets=(NAME,),
     fields=(replace(EXPIRES_AT, is_required=True, is_nullable=True),),
-    apply=lambda values, order: set_credential_expiry(**values, **_by(order)),
+    apply=lambda values, context: set_credential_expiry(**values, **_by(context)),
     permission=MayManageCredentials,
     outcome=CredentialOutcomeSerializer,
     of_rows=_names,
@@ -144,7 +144,7 @@ REVOKE = OperatorAction(
     label="Revoke",
     about="For good: access ends within 30 seconds, and the name becomes free.",
     targets=(NAME,),
-    apply=lambda values, order: revoke_credential(name=values["name"], **_by(order)),
+    apply=lambda values, context: revoke_credential(name=values["name"], **_by(context)),
     permission=MayManageCredentials,
     outcome=CredentialOutcomeSerializer,
     of_rows=_names,

@@ -144,12 +144,12 @@ class ActionAdmin(ReadOnlyAdmin):
         self, action: OperatorAction, rows: Sequence[Model], form: ActionForm, request: HttpRequest, *, is_dry_run: bool
     ) -> dict[str, Any] | None:
         """Run the action's service; an error of the service is shown at the form."""
-        order = ActionContext(actor=request.user.get_username(), why=form.cleaned_data["why"], is_dry_run=is_dry_run)
+        context = ActionContext(actor=request.user.get_username(), why=form.cleaned_data["why"], is_dry_run=is_dry_run)
         try:
             values = form.values()
             del values["why"]
             targets = [{}] if action.of_rows is None else action.of_rows(rows)
-            outcomes = [action.apply({**target, **values}, order) for target in targets]
+            outcomes = [action.apply({**target, **values}, context) for target in targets]
             return joined(outcomes) if action.describe is None else dict(action.describe(outcomes, is_dry_run))
         except LithifyError as error:
             form.add_error(None, str(error))

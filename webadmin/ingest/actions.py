@@ -48,13 +48,13 @@ SET_PUSH_LIMIT = OperatorAction(
     label="Set a limit of pushes",
     about="Web processes follow within five seconds. Every value stays as history.",
     fields=(LIMIT, TENANT, VALUE),
-    apply=lambda values, order: change_push_limit(
+    apply=lambda values, context: change_push_limit(
         tenant=values["tenant"],
         name=values["limit"],
         value=values["value"],
-        actor=order.actor,
-        why=order.why,
-        is_dry_run=order.is_dry_run,
+        actor=context.actor,
+        why=context.why,
+        is_dry_run=context.is_dry_run,
     ),
     outcome=PushLimitOutcomeSerializer,
 )

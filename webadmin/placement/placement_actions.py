@@ -61,20 +61,20 @@ def _told(values: Mapping[str, Any], name: str) -> str:
     return ", ".join(map(str, values[name])) if isinstance(values[name], list) else str(values[name])
 
 
-def _drain(values: Values, order: ActionContext) -> dict[str, Any]:
+def _drain(values: Values, context: ActionContext) -> dict[str, Any]:
     names = values["instances"]
-    if order.is_dry_run:
+    if context.is_dry_run:
         return {"changed": [], "movement": what_if(FleetChange(remove=names)).to_json()}
-    changed = [name for name in names if drain_instance(name, actor=order.actor, reason=order.why)]
+    changed = [name for name in names if drain_instance(name, actor=context.actor, reason=context.why)]
     return {"changed": changed, "movement": None}
 
 
-def _size_ring(values: Values, order: ActionContext) -> dict[str, Any]:
+def _size_ring(values: Values, context: ActionContext) -> dict[str, Any]:
     shards, before = values["shards"], current_ring()
-    if order.is_dry_run:
+    if context.is_dry_run:
         movement = what_if(FleetChange(shards=max(shards, before.shards)))
         return {"changed": [], "movement": movement.to_json()}
-    after = size_ring(shards, actor=order.actor, reason=order.why)
+    after = size_ring(shards, actor=context.actor, reason=context.why)
     return {"changed": ["the ring"] if after.version != before.version else [], "movement": None}
 
 
@@ -117,7 +117,7 @@ SET_LIMITS = OperatorAction(
     about="For one tenant or for everybody. The preview says which datasets would move.",
     targets=(TENANT,),
     fields=(LIMITS,),
-    apply=lambda values, order: change_limits(tenant=values["tenant"], values=values["numbers"], order=order),
+    apply=lambda values, context: change_limits(tenant=values["tenant"], values=values["numbers"], context=context),
     outcome=shapes.DecisionSerializer,
     describe=_decided,
 )
@@ -150,8 +150,8 @@ SET_OVERRIDE = OperatorAction(
         Text("dataset", "Dataset", "The service's name.", length_max=DATASET_NAME_MAX),
     ),
     fields=(OVERRIDE,),
-    apply=lambda values, order: change_override(
-        tenant=values["tenant"], dataset=values["dataset"], values=values["override"], order=order
+    apply=lambda values, context: change_override(
+        tenant=values["tenant"], dataset=values["dataset"], values=values["override"], context=context
     ),
     outcome=shapes.DecisionSerializer,
     describe=_decided,

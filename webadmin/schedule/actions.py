@@ -41,13 +41,13 @@ def _named(jobs: Sequence[Job]) -> list[Values]:
     return [{"filter": JobFilter(names=tuple(job.name for job in jobs))}]
 
 
-def _requeue(values: Values, order: ActionContext) -> OperationOutcome:
+def _requeue(values: Values, context: ActionContext) -> OperationOutcome:
     wanted: JobFilter = values["filter"]
     wanted.check()
     if wanted.kind is None and not wanted.names:
         wanted = replace(wanted, kind=ParkedKind.EVICTED)
     options = {name: values[name] for name in ("newer_build_only", "keep_failures")}
-    return requeue(wanted, order=order, **options)
+    return requeue(wanted, context=context, **options)
 
 
 def _scopes(rows: Sequence[Pause]) -> list[Values]:
@@ -76,7 +76,7 @@ CANCEL = OperatorAction(
     about="Takes jobs out of the schedule. They keep their blocks, parked, until they are requeued or given back; a "
     "worker that runs one stops at its next poll.",
     targets=(JOBS,),
-    apply=lambda values, order: cancel(values["filter"], order=order),
+    apply=lambda values, context: cancel(values["filter"], context=context),
     of_rows=_named,
     fits=lambda job: job.state in LIVE_STATES,
 )
@@ -85,7 +85,7 @@ RESET_FAILURES = OperatorAction(
     label="Forget failures",
     about="Sets the failures of jobs to zero, so that they have all their runs again. Parked jobs stay parked.",
     targets=(JOBS,),
-    apply=lambda values, order: reset_failures(values["filter"], order=order),
+    apply=lambda values, context: reset_failures(values["filter"], context=context),
     of_rows=_named,
     fits=lambda job: job.failures > 0 and job.state in HOLDING_STATES,
 )
@@ -103,7 +103,7 @@ PIN = OperatorAction(
             is_required=True,
         ),
     ),
-    apply=lambda values, order: pin(values["filter"], worker=values["worker"], order=order),
+    apply=lambda values, context: pin(values["filter"], worker=values["worker"], context=context),
     of_rows=_named,
     fits=_is_held,
 )
@@ -112,7 +112,7 @@ UNPIN = OperatorAction(
     label="Unpin",
     about="Lets any worker of any build run these jobs again.",
     targets=(JOBS,),
-    apply=lambda values, order: unpin(values["filter"], order=order),
+    apply=lambda values, context: unpin(values["filter"], context=context),
     of_rows=_named,
     fits=_is_held,
 )
@@ -141,7 +141,7 @@ RETURN_BLOCKS = OperatorAction(
     label="Return blocks to queues",
     about="Ends parked jobs and returns their blocks to their queues, where they are planned anew, with others.",
     targets=(JOBS,),
-    apply=lambda values, order: return_job_blocks(values["filter"], order=order),
+    apply=lambda values, context: return_job_blocks(values["filter"], context=context),
     of_rows=_named,
     fits=_can_run_again,
 )
@@ -169,8 +169,8 @@ SET_LIMIT = OperatorAction(
         ),
         replace(FOR_SECONDS, initial=HOUR_SECONDS),
     ),
-    apply=lambda values, order: change_limit(
-        name=values["limit"], **{name: values[name] for name in ("scope", "value", "for_seconds")}, order=order
+    apply=lambda values, context: change_limit(
+        name=values["limit"], **{name: values[name] for name in ("scope", "value", "for_seconds")}, context=context
     ),
     outcome=shapes.LimitOutcomeSerializer,
 )
@@ -192,7 +192,7 @@ PAUSE = OperatorAction(
         ),
         FOR_SECONDS,
     ),
-    apply=lambda values, order: pause(**values, order=order),
+    apply=lambda values, context: pause(**values, context=context),
     outcome=shapes.PauseOutcomeSerializer,
 )
 RESUME = OperatorAction(
@@ -200,7 +200,7 @@ RESUME = OperatorAction(
     label="Resume",
     about="Lets the scope go on; what is not paused stays as it is. A wider pause that covers it still holds.",
     targets=(SCOPE,),
-    apply=lambda values, order: resume(**values, order=order),
+    apply=lambda values, context: resume(**values, context=context),
     outcome=shapes.PauseOutcomeSerializer,
     of_rows=_scopes,
     fits=_lasts,
@@ -225,7 +225,9 @@ DECIDE = OperatorAction(
             is_required=True,
         ),
     ),
-    apply=lambda values, order: decide_isolation(values["lane"], values["place"], values["decision"], order=order),
+    apply=lambda values, context: decide_isolation(
+        values["lane"], values["place"], values["decision"], context=context
+    ),
     outcome=shapes.QuarantineDecisionSerializer,
     of_rows=lambda rows: [{"lane": row.lane, "place": row.place} for row in rows],
     fits=_lasts,

@@ -263,7 +263,7 @@ class Lane(ABC):
         """
         return Counter()
 
-    def release_bad_sources(self, place: str, since_ms: int, order: ActionContext) -> list[OperationOutcome]:
+    def release_bad_sources(self, place: str, since_ms: int, context: ActionContext) -> list[OperationOutcome]:
         """Release the sources of a repaired place that were quarantined since ``since_ms``, by the lane's clock."""
         return []
 

@@ -16,7 +16,7 @@ def apply_retention() -> None:
     from webadmin.base.actions.action import ActionContext
     from webadmin.lanes.profiles.services.retain import apply_retention as apply
 
-    report = apply(order=ActionContext(actor="control:retention", why="older than the retention of its tenant"))
+    report = apply(context=ActionContext(actor="control:retention", why="older than the retention of its tenant"))
     if report.expired:
         log.info("retention_applied", blocks=report.dropped_blocks, segments=report.trimmed_segments)
 
@@ -27,5 +27,5 @@ def rewrite_masked() -> None:
     from webadmin.base.actions.action import ActionContext
     from webadmin.lanes.profiles.services.rewrite_masked import rewrite_masked as rewrite
 
-    report = rewrite(order=ActionContext(actor="control:rewrite", why="deleted on request"))
+    report = rewrite(context=ActionContext(actor="control:rewrite", why="deleted on request"))
     log.info("masked_rewritten", **{name: len(found) for name, found in report.to_json().items()})

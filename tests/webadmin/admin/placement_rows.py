@@ -22,7 +22,7 @@ DATASETS = (
     ("initech", "tps-reports", 12, (30,)),
     ("zeta", "", 300, (40, 41, 42)),
 )
-ORDER = ActionContext(actor="operator", why="their shards were too hot last night")
+CONTEXT = ActionContext(actor="operator", why="their shards were too hot last night")
 
 
 def fill_placement() -> None:
@@ -34,10 +34,10 @@ def fill_placement() -> None:
         )
     leave("writer-11")
     Instance.objects.filter(name="writer-10").update(state=Instance.State.LEAVING)
-    change_limits(values={"tenant_shards": 24}, order=ORDER)
-    change_limits(tenant="acme", values={"unit_bytes": 256 << 10, "load_balancing": "dynamic"}, order=ORDER)
-    change_override(tenant="initech", dataset="tps-reports", values={"shards": [30, 31]}, order=ORDER)
-    change_override(tenant="zeta", dataset="", values={"dataset_shards": 3}, order=ORDER)
+    change_limits(values={"tenant_shards": 24}, context=CONTEXT)
+    change_limits(tenant="acme", values={"unit_bytes": 256 << 10, "load_balancing": "dynamic"}, context=CONTEXT)
+    change_override(tenant="initech", dataset="tps-reports", values={"shards": [30, 31]}, context=CONTEXT)
+    change_override(tenant="zeta", dataset="", values={"dataset_shards": 3}, context=CONTEXT)
     _rules()
 
 

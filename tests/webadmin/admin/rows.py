@@ -354,9 +354,9 @@ def make_placement() -> None:
     """Two writers, rules that changed, and what operators decided."""
     for name in ("writer-a", "writer-b"):
         register_instance(Registration(name=name, address=f"http://{name}:4041", zone="east", build="0.1.0"))
-    order = ActionContext(actor="operator", why="a launch")
-    change_limits(tenant="acme", values={"dataset_shards_max": 8}, order=order)
-    change_override(tenant="acme", dataset="checkout", values={"dataset_shards": 2}, order=order)
+    context = ActionContext(actor="operator", why="a launch")
+    change_limits(tenant="acme", values={"dataset_shards_max": 8}, context=context)
+    change_override(tenant="acme", dataset="checkout", values={"dataset_shards": 2}, context=context)
     at_ms, rule = now_ms(), {"tenant_shards": 2, "dataset_shards": 2, "load_balancing": "fingerprint", "shards": []}
     RulesVersion.objects.create(
         version=7, at_ms=at_ms, reason="acme/billing: it is new", dataset_count=1, change_count=1, usage_bytes=9 << 10

@@ -123,7 +123,7 @@ def test_data_is_deleted_from_its_page_and_certified(operator: Client, acme: Ser
     assert "Still in segments 20 blocks" in text
     assert "None yet: it is issued when no object holds the data any more." in text
     Block.objects.all().delete()
-    rewrite_masked(order=ActionContext(actor="control"))
+    rewrite_masked(context=ActionContext(actor="control"))
     text = page(operator, request)
     assert "Done: no query shows this data" in text
     certificate = DeletionCertificate.objects.get()
@@ -222,7 +222,7 @@ def test_the_preview_names_tables_and_repositories_that_a_deletion_does_not_touc
         folder = Folder.objects.create(bucket=bucket, name=f"{tenant}/")
         BucketTenant.objects.create(bucket=bucket, folder=folder, name=tenant)
     catalog = new_catalog(name="lake")
-    delete_repository(new_catalog(name="pond").repository, order=ActionContext(actor="tester"))
+    delete_repository(new_catalog(name="pond").repository, context=ActionContext(actor="tester"))
     new_catalog(tenant="other", name="hidden")
     preview = give(operator, DeleteRequest, "request-deletion", step="preview", tenant="acme", deadline_hours="24")
     out = StringIO()

@@ -17,7 +17,7 @@ from django.urls import reverse
 from tests.webadmin.admin.catalog_rows import fill_catalog, make_repository
 from tests.webadmin.admin.test_admin_actions import give
 from tests.webadmin.admin.test_front_page import words
-from tests.webadmin.lanes.catalog.short import ORDER, Catalog, new_catalog
+from tests.webadmin.lanes.catalog.short import CONTEXT, Catalog, new_catalog
 from webadmin.base.access.models import AuditEntry
 from webadmin.lanes.catalog.actions import form_values
 from webadmin.lanes.catalog.api.models import ImportRun
@@ -160,7 +160,7 @@ def test_the_preview_of_a_collection_shows_its_deletions_and_deletes_nothing(
 def test_a_deleted_repository_shows_its_restore_deadline_and_is_restored(operator: Client, waste: Repository) -> None:
     address = reverse("admin:catalog_repository_change", args=[waste.pk])
     assert "action/restore" not in operator.get(address).content.decode()
-    delete_repository(waste, order=ORDER)
+    delete_repository(waste, context=CONTEXT)
     assert "deleted" in page(operator, "repository_changelist")
     assert "action/collect-garbage" not in operator.get(address).content.decode()
     told = page(operator, "repository_change", waste.pk)

@@ -1,4 +1,4 @@
-"""Orders about tables: previewed, given, audited; a policy's preview plans, a saved one is kept with its history."""
+"""Actions on tables: previewed, given, audited; a policy's preview plans, a saved one is kept with its history."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.webadmin.admin.timeline_rows import DAY_MS, MB, fill_timeline, make_c
 from webadmin.adminkit.setting_labels import read_size, write_size
 from webadmin.base.access.models import AuditEntry
 from webadmin.lanes.tables import plan_preview
-from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOrder, DataSource, Policy, Segment
+from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOverride, DataSource, Policy, Segment
 from webadmin.lanes.tables.plan_preview import preview
 from webadmin.lanes.tables.policy_fields import form_values
-from webadmin.lanes.tables.states import ChunkOrderKind
+from webadmin.lanes.tables.states import ChunkOverrideKind
 
 FIRST_MS = 20_000 * DAY_MS
 
@@ -146,22 +146,27 @@ def test_the_rest_page_shows_chunks_that_were_rewritten_repeatedly(operator: Cli
     )
 
 
-def test_chunks_are_ordered_now_or_never_and_the_orders_taken_back(operator: Client) -> None:
+def test_chunks_are_overridden_now_or_never_and_the_overrides_ended(operator: Client) -> None:
     source = fragmented(days=3)
     first, second, third = Chunk.objects.filter(source=source).order_by("start_ms")
     told = give(operator, Chunk, "compact-never", first.id, second.id, step="preview")
     assert "Intervals (1)" in told
-    assert not ChunkOrder.objects.exists()
+    assert not ChunkOverride.objects.exists()
     give(operator, Chunk, "compact-never", first.id, second.id)
     give(operator, Chunk, "compact-now", third.id)
-    never, now = ChunkOrder.objects.order_by("id")
-    assert (never.kind, never.start_ms, never.end_ms) == (ChunkOrderKind.NEVER, first.start_ms, second.end_ms)
-    assert (now.kind, now.start_ms, now.why, now.actor) == (ChunkOrderKind.NOW, third.start_ms, "because", "operator")
+    never, now = ChunkOverride.objects.order_by("id")
+    assert (never.kind, never.start_ms, never.end_ms) == (ChunkOverrideKind.NEVER, first.start_ms, second.end_ms)
+    assert (now.kind, now.start_ms, now.why, now.actor) == (
+        ChunkOverrideKind.NOW,
+        third.start_ms,
+        "because",
+        "operator",
+    )
     panel = reverse("timeline-chunk", args=[source.id, first.start_ms])
     assert "It is never compacted, says operator" in words(operator.get(panel).content.decode())
     give(operator, Chunk, "take-back", second.id)
-    give(operator, ChunkOrder, "end-order", now.id)
-    assert not ChunkOrder.objects.filter(ended_at_ms=None).exists()
+    give(operator, ChunkOverride, "end-override", now.id)
+    assert not ChunkOverride.objects.filter(ended_at_ms=None).exists()
     assert [entry.action for entry in AuditEntry.objects.order_by("id")] == [
         "compact_never",
         "compact_now",
@@ -213,7 +218,7 @@ def test_users_with_view_permission_run_no_table_actions(db: None) -> None:
     for name, model in (("compact-now", Chunk), ("change-policy", DataSource)):
         answer = client.post(address(model, name), {"ids": "1", "step": "apply", "why": "x"})
         assert answer.status_code == 403
-    assert not ChunkOrder.objects.exists()
+    assert not ChunkOverride.objects.exists()
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,9 @@ from webadmin.lanes.tables.timeline_page.columns import COLUMNS_MAX, COUNTED, WI
 
 LONG = 10_000
 QUERIES_MAX = 12
-"""Session, user, the table, its ends, the columns, tasks, orders: the same for any number of chunks."""
+"""Session, user, the table, its ends, the columns, tasks, overrides: the same for any number of chunks."""
 BYTES_MAX = 100_000
-LISTS = ("datasource", "chunk", "task", "segment", "badfile", "chunkorder")
+LISTS = ("datasource", "chunk", "task", "segment", "badfile", "chunkoverride")
 
 
 def data(client: Client, source: DataSource, **query: object) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def test_an_answer_has_every_chunk_with_its_state_its_tasks_and_orders(operator:
         ["waiting"],
     ]
     assert {task["colour"] for task in blocked} == {"black"}
-    assert [order["kind"] for order in told["orders"]] == ["never", "now"]
+    assert [override["kind"] for override in told["overrides"]] == ["never", "now"]
 
 
 def test_a_long_timeline_is_answered_in_as_many_columns_and_queries_as_a_short_one(operator: Client) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 from tests.webadmin.admin.rows import HOUR_MS, make_job, make_tenant
 from webadmin.base.access.models import AuditEntry
 from webadmin.base.database import dialect
-from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOrder, DataSource, Policy, Registration, Segment
+from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOverride, DataSource, Policy, Registration, Segment
 from webadmin.lanes.tables.states import (
-    ChunkOrderKind,
     ChunkOutcome,
+    ChunkOverrideKind,
     ChunkStanding,
     RegistrationMode,
     SegmentState,
@@ -105,11 +105,11 @@ def fill_timeline() -> DataSource:
     _tasks(source, chunks, now_ms)
     _files(source, chunks, coming, now_ms)
     told = {"source": source, "actor": "ann", "created_at_ms": now_ms, "why": "audited: left as they are"}
-    ChunkOrder.objects.create(kind=ChunkOrderKind.NEVER, start_ms=first_ms, end_ms=first_ms + 5 * DAY_MS, **told)
+    ChunkOverride.objects.create(kind=ChunkOverrideKind.NEVER, start_ms=first_ms, end_ms=first_ms + 5 * DAY_MS, **told)
     ended = {"ended_at_ms": now_ms, "ended_because": "it was done"}
-    now = {"kind": ChunkOrderKind.NOW, "start_ms": today_ms - 9 * DAY_MS, "end_ms": today_ms - 8 * DAY_MS}
-    ChunkOrder.objects.create(**now, **told, **ended)
-    ChunkOrder.objects.create(**now, **told | {"why": "a report is slow"})
+    now = {"kind": ChunkOverrideKind.NOW, "start_ms": today_ms - 9 * DAY_MS, "end_ms": today_ms - 8 * DAY_MS}
+    ChunkOverride.objects.create(**now, **told, **ended)
+    ChunkOverride.objects.create(**now, **told | {"why": "a report is slow"})
     for number in range(2):
         seen = {"published_at_ms": now_ms, "deleted_at_ms": now_ms if not number else None}
         sizes = {"file_count": 90, "byte_count": 20_000 * MB, "row_count": 10**9, "written_at_ms": now_ms}

@@ -19,7 +19,7 @@ from webadmin.lanes.tables.services.sources import NewTable, create_table
 from webadmin.lanes.tsdb.models import Bucket
 from webadmin.lanes.tsdb.services.buckets import BucketRefused, adopt_bucket
 
-ORDER = ActionContext(actor="test", why="a test")
+CONTEXT = ActionContext(actor="test", why="a test")
 OVERLAP = "is, holds or lies in the place of another store"
 
 
@@ -34,11 +34,11 @@ def root(service: Service, settings: Any, tmp_path: Path) -> str:
 
 
 def table(url: str, name: str = "events", **options: Any) -> DataSource:
-    return create_table(NewTable(tenant="acme", name=name, url=url, time_column="ts"), order=ORDER, **options)
+    return create_table(NewTable(tenant="acme", name=name, url=url, time_column="ts"), context=CONTEXT, **options)
 
 
 def bucket(url: str, name: str = "metrics") -> Bucket:
-    return adopt_bucket(url=url, layout="cortex", name=name, order=ORDER)
+    return adopt_bucket(url=url, layout="cortex", name=name, context=CONTEXT)
 
 
 @pytest.mark.parametrize("place", ["objects", "objects/x", "", "tables", "lake", "lake/x", "metrics", "metrics/x"])

@@ -33,11 +33,11 @@ from webadmin.lanes.profiles.block_list import CONTENT_TYPE
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.quarantine_models import Quarantine
 from webadmin.lanes.tables.models import BadFile, Chunk, DataSource
-from webadmin.lanes.tables.services.orders import order_chunks
+from webadmin.lanes.tables.services.overrides import override_chunks
 from webadmin.lanes.tables.services.read_files import OfferedFile
 from webadmin.lanes.tables.services.sources import NewTable, create_table
 from webadmin.lanes.tables.services.take_files import take_files
-from webadmin.lanes.tables.states import ChunkOrderKind, RegistrationMode
+from webadmin.lanes.tables.states import ChunkOverrideKind, RegistrationMode
 from webadmin.lanes.tsdb.models import Bucket
 from webadmin.placement.services.instances import Registration, register_instance
 from webadmin.schedule.models import Command, Job
@@ -151,11 +151,11 @@ CALLS: dict[str, Call] = {
     "tables/<str:tenant>/<str:name>/drop": Call(body=WHY | {"start_ms": day(0), "end_ms": day(1)}, before="full table"),
     "tables/<str:tenant>/<str:name>/chunks": Call(get=True, before="full table"),
     "tables/<str:tenant>/<str:name>/tasks": Call(get=True, before="full table"),
-    "tables/<str:tenant>/<str:name>/orders": Call(
+    "tables/<str:tenant>/<str:name>/overrides": Call(
         get=True, body=WHY | {"kind": "never", "start_ms": day(0), "end_ms": day(1)}, before="full table"
     ),
-    "tables/<str:tenant>/<str:name>/orders/end": Call(
-        body=WHY | {"start_ms": day(0), "end_ms": day(1)}, before="ordered table"
+    "tables/<str:tenant>/<str:name>/overrides/end": Call(
+        body=WHY | {"start_ms": day(0), "end_ms": day(1)}, before="overridden table"
     ),
     "tables/<str:tenant>/<str:name>/retry": Call(
         body=WHY | {"start_ms": day(0), "end_ms": day(1)}, before="failing table"
@@ -219,17 +219,17 @@ def secret_list(service: Service) -> bytes:
 
 
 def make_table(folder: Path, wanted: str) -> None:
-    """Make an empty table, or one with a chunk (``full``) that was ordered never, fails, or lacks a damaged file."""
+    """Make an empty table, or one with a chunk (``full``) that is never compacted, fails, or lacks a damaged file."""
     store = open_store(str(folder))
     put_rows(store, "0.parquet", [day(0)])
-    order = ActionContext(actor="test", why="a test")
+    context = ActionContext(actor="test", why="a test")
     new = NewTable(tenant="acme", name=SECRET, url=store.url, time_column="ts")
-    source = create_table(new, order=order)
+    source = create_table(new, context=context)
     if wanted:
         found = DataSource.objects.select_related("policy").get(id=source.id)
-        take_files(found, store, [OfferedFile(path="0.parquet")], mode=RegistrationMode.APPEND, order=order)
-    if wanted == "ordered ":
-        order_chunks(source, (day(0), day(1)), ChunkOrderKind.NEVER, order=order)
+        take_files(found, store, [OfferedFile(path="0.parquet")], mode=RegistrationMode.APPEND, context=context)
+    if wanted == "overridden ":
+        override_chunks(source, (day(0), day(1)), ChunkOverrideKind.NEVER, context=context)
     elif wanted == "failing ":
         Chunk.objects.update(is_quarantined=True, quarantine_reason="it always fails")
     elif wanted == "damaged ":
@@ -254,7 +254,7 @@ def prepare(service: Service, wanted: str) -> None:
         Repository.objects.filter(pk=repository.pk).update(tenant="acme", name="lake")
         if wanted.startswith("deleted"):
             repository.refresh_from_db()
-            delete_repository(repository, order=ActionContext(actor="test", why="a test"))
+            delete_repository(repository, context=ActionContext(actor="test", why="a test"))
         return
     if wanted == "bucket":
         Bucket.objects.create(name=SECRET, url="file:///nowhere/at/all", layout="cortex")

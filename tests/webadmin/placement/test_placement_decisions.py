@@ -24,7 +24,7 @@ from webadmin.placement.services.decide_placement import change_limits, change_o
 from webadmin.placement.services.forecast_placement import FleetChange, what_if
 from webadmin.placement.services.instances import Registration, current_ring, register_instance
 
-ORDER = ActionContext(actor="operator", why="they grow")
+CONTEXT = ActionContext(actor="operator", why="they grow")
 DRY = ActionContext(actor="operator", why="they grow", is_dry_run=True)
 
 
@@ -59,7 +59,7 @@ def command(*arguments: str) -> list[Any]:
 
 
 def test_a_limit_is_set_kept_as_history_audited_and_in_the_next_rules(placement: Placement) -> None:
-    decision = change_limits(tenant="acme", values={"dataset_shards_min": 3}, order=ORDER)
+    decision = change_limits(tenant="acme", values={"dataset_shards_min": 3}, context=CONTEXT)
     assert (decision.before, decision.after) == (None, {"dataset_shards_min": 3})
     [change] = PlacementChange.objects.all()
     assert (change.actor, change.why, change.after) == ("operator", "they grow", {"dataset_shards_min": 3})
@@ -70,25 +70,25 @@ def test_a_limit_is_set_kept_as_history_audited_and_in_the_next_rules(placement:
 
 
 def test_a_number_that_is_given_keeps_the_others_and_none_takes_it_back(db: None) -> None:
-    change_limits(tenant="acme", values={"dataset_shards_min": 3}, order=ORDER)
-    both = change_limits(tenant="acme", values={"tenant_shards": 8}, order=ORDER)
+    change_limits(tenant="acme", values={"dataset_shards_min": 3}, context=CONTEXT)
+    both = change_limits(tenant="acme", values={"tenant_shards": 8}, context=CONTEXT)
     assert both.after == {"dataset_shards_min": 3, "tenant_shards": 8}
-    one = change_limits(tenant="acme", values={"dataset_shards_min": None}, order=ORDER)
+    one = change_limits(tenant="acme", values={"dataset_shards_min": None}, context=CONTEXT)
     assert one.after == {"tenant_shards": 8}
-    assert change_limits(tenant="acme", values=None, order=ORDER).after is None
+    assert change_limits(tenant="acme", values=None, context=CONTEXT).after is None
     assert not PlacementLimit.objects.exists()
 
 
 def test_what_holds_already_leaves_no_trace(db: None) -> None:
     for _ in range(2):
-        change_override(tenant="acme", dataset="web", values={"dataset_shards": 2}, order=ORDER)
+        change_override(tenant="acme", dataset="web", values={"dataset_shards": 2}, context=CONTEXT)
     assert PlacementChange.objects.count() == 1
     assert AuditEntry.objects.filter(action="change_placement_override").count() == 1
 
 
 def test_everybodys_limits_hold_for_tenants_without_numbers_of_their_own(placement: Placement) -> None:
-    change_limits(values={"dataset_shards_min": 2, "load_balancing": "round_robin"}, order=ORDER)
-    change_limits(tenant="beta", values={"dataset_shards_min": 4}, order=ORDER)
+    change_limits(values={"dataset_shards_min": 2, "load_balancing": "round_robin"}, context=CONTEXT)
+    change_limits(tenant="beta", values={"dataset_shards_min": 4}, context=CONTEXT)
     placement.write("acme", "web", KIB)
     placement.write("beta", "web", KIB)
     placement.round()
@@ -109,20 +109,20 @@ def test_everybodys_limits_hold_for_tenants_without_numbers_of_their_own(placeme
 )
 def test_limits_that_cannot_be_obeyed_are_refused(db: None, values: dict[str, Any]) -> None:
     with pytest.raises(LimitsRefused):
-        change_limits(tenant="acme", values=values, order=ORDER)
+        change_limits(tenant="acme", values=values, context=CONTEXT)
     assert not PlacementLimit.objects.exists()
 
 
 def test_everybodys_limit_may_not_contradict_a_tenants_own(db: None) -> None:
-    change_limits(tenant="acme", values={"dataset_shards_min": 50}, order=ORDER)
+    change_limits(tenant="acme", values={"dataset_shards_min": 50}, context=CONTEXT)
     with pytest.raises(LimitsRefused):
-        change_limits(values={"dataset_shards_max": 40}, order=ORDER)
+        change_limits(values={"dataset_shards_max": 40}, context=CONTEXT)
 
 
 @pytest.mark.row("L16")
 def test_only_an_overridden_dataset_is_spread_at_random(fleet: Placement) -> None:
     values = {"tenant_shards": 4, "dataset_shards": 4, "load_balancing": "round_robin"}
-    change_override(tenant="tenant-a", dataset="dataset-a", values=values, order=ORDER)
+    change_override(tenant="tenant-a", dataset="dataset-a", values=values, context=CONTEXT)
     fleet.round()
     placer = Placer(current_ring(), fleet.rules(), seed=7)
     assert len({placer.decide("tenant-a", "dataset-a", 5).shard for _ in range(100)}) == 4
@@ -133,15 +133,15 @@ def test_only_an_overridden_dataset_is_spread_at_random(fleet: Placement) -> Non
 def test_a_pin_to_shards_that_the_ring_does_not_have_is_refused(fleet: Placement) -> None:
     beyond = current_ring().shards + 1
     with pytest.raises(PinRefused):
-        change_override(tenant="acme", dataset="d1", values={"shards": [1, beyond]}, order=ORDER)
+        change_override(tenant="acme", dataset="d1", values={"shards": [1, beyond]}, context=CONTEXT)
     with pytest.raises(PinRefused):
-        change_override(tenant="acme", dataset="d1", values={"shards": [1, 1]}, order=ORDER)
+        change_override(tenant="acme", dataset="d1", values={"shards": [1, 1]}, context=CONTEXT)
     assert not PlacementOverride.objects.exists()
 
 
 def test_a_pin_moves_its_dataset_and_no_other(fleet: Placement) -> None:
     shards = current_ring().shards
-    decision = change_override(tenant="acme", dataset="d1", values={"shards": [shards, shards - 1]}, order=DRY)
+    decision = change_override(tenant="acme", dataset="d1", values={"shards": [shards, shards - 1]}, context=DRY)
     assert decision.movement is not None
     assert {one["dataset"] for one in decision.movement.movers} <= {"d1"}
     assert decision.movement.moved_shards <= 0.27
@@ -149,7 +149,7 @@ def test_a_pin_moves_its_dataset_and_no_other(fleet: Placement) -> None:
 
 
 def test_a_dry_run_without_a_ring_shows_the_decision_and_no_moves(db: None) -> None:
-    decision = change_limits(tenant="acme", values={"tenant_shards": 2}, order=DRY)
+    decision = change_limits(tenant="acme", values={"tenant_shards": 2}, context=DRY)
     assert decision.movement is None
     assert decision.after == {"tenant_shards": 2}
 

@@ -44,13 +44,13 @@ def operator(db: None) -> Client:
 @pytest.fixture
 def filled(placement: Placement) -> Placement:
     """Writers in two zones, datasets of which one is skewed, limits and a pin."""
-    order = ActionContext(actor="operator", why="a test")
+    context = ActionContext(actor="operator", why="a test")
     hot = [("acme", "web", 3, 8 * UNIT), ("acme", "web", 4, UNIT // 4), ("acme", "web", 5, UNIT // 4)]
     placement.run(30, *hot, ("beta", "<b>api</b>", 7, UNIT))
     for number in range(1, 7):
         register_instance(Registration(name=f"writer-{number}", address="http://h:1", zone="ab"[number % 2]))
-    change_limits(tenant="acme", values={"dataset_shards_min": 2, "unit_bytes": 64 * KIB}, order=order)
-    change_override(tenant="acme", dataset="pinned", values={"shards": [2, 1]}, order=order)
+    change_limits(tenant="acme", values={"dataset_shards_min": 2, "unit_bytes": 64 * KIB}, context=context)
+    change_override(tenant="acme", dataset="pinned", values={"shards": [2, 1]}, context=context)
     placement.round(after_s=0)
     return placement
 

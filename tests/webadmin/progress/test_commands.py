@@ -41,7 +41,7 @@ def test_a_dry_run_prints_a_table_or_that_nothing_would_change(service: Service)
     table = said("plan", "--dry-run")
     assert "plans" in table
     assert "segments" in table
-    pause(scope=Scope(ScopeKind.GLOBAL), order=ActionContext(actor="op"))
+    pause(scope=Scope(ScopeKind.GLOBAL), context=ActionContext(actor="op"))
     assert "A poll would change nothing now" in said("plan", "--dry-run")
 
 

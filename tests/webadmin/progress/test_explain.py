@@ -49,7 +49,7 @@ def test_a_block_is_followed_through_its_life(service: Service) -> None:
 
 def test_a_pause_is_named(service: Service) -> None:
     [block_id] = service.add_segments(1)
-    pause(scope=Scope(ScopeKind.LEVEL, "0"), order=ActionContext(actor="op", why="maintenance"))
+    pause(scope=Scope(ScopeKind.LEVEL, "0"), context=ActionContext(actor="op", why="maintenance"))
     assert "an operator paused level 0 (pause); resuming that lets it be planned" in sentence(block_id)
 
 

@@ -36,7 +36,7 @@ def test_a_tenant_is_explained_over_all_lanes(service: Service) -> None:
     [spec] = worker.take()
     worker.poll(worker.success(spec.job), capacity=0)
     assert "Tenant acme is waiting: 1 block in queues; more data or time makes it due." in said("acme")
-    pause(scope=Scope(ScopeKind.TENANT, "acme"), order=OPERATOR)
+    pause(scope=Scope(ScopeKind.TENANT, "acme"), context=OPERATOR)
     told = said("acme")
     assert "Tenant acme is paused: an operator paused tenant acme (pause): 1 block in queues" in told
     assert "resuming that lets it be planned" in told
@@ -51,11 +51,11 @@ def test_a_tenant_is_explained_with_what_waits_in_each_lane(service: Service, tm
     assert told.startswith("Tenant acme is waiting: ")
     assert tables in told
     assert blocks in told
-    pause(scope=Scope(ScopeKind.LANE, "tables"), order=OPERATOR)
+    pause(scope=Scope(ScopeKind.LANE, "tables"), context=OPERATOR)
     told = said("acme")
     assert told.startswith("Tenant acme is waiting: ")
     assert "an operator paused lane tables (pause)" in told
-    pause(scope=Scope(ScopeKind.LANE, "tsdb"), order=OPERATOR)
+    pause(scope=Scope(ScopeKind.LANE, "tsdb"), context=OPERATOR)
     told = said("acme")
     assert told.startswith("Tenant acme is paused: ")
     assert "lane tables (pause)" in told
@@ -71,14 +71,14 @@ def test_a_table_is_explained_with_its_pause_and_its_refusal(service: Service) -
     assert "1 chunk quarantined" in told
     broken = DataSource.objects.get(name="broken")
     assert f"Table {broken} is not planned: " in said(str(broken))
-    pause(scope=Scope(ScopeKind.LANE, "tables"), order=OPERATOR)
+    pause(scope=Scope(ScopeKind.LANE, "tables"), context=OPERATOR)
     assert f"Table {source} is paused: an operator paused lane tables (pause)" in said(str(source))
 
 
 def planned_bucket(tmp_path: Path) -> str:
     """Adopt a bucket with two blocks that overlap; return the id of one. Their group has a job."""
     store = open_store(str(tmp_path / "bucket"))
-    adopt_bucket(url=store.url, layout="cortex", name="metrics", order=OPERATOR, consistency_delay_seconds=0)
+    adopt_bucket(url=store.url, layout="cortex", name="metrics", context=OPERATOR, consistency_delay_seconds=0)
     for number in range(2):
         put_block(store, "acme/", block_id(number), 0, 2 * HOUR_MS)
     put_block(store, "acme/", block_id(9), 4 * HOUR_MS, 6 * HOUR_MS)
@@ -89,13 +89,13 @@ def planned_bucket(tmp_path: Path) -> str:
 def test_a_block_of_a_bucket_names_its_job_and_the_pause(service: Service, tmp_path: Path) -> None:
     ulid, store = planned_bucket(tmp_path), open_store(str(tmp_path / "bucket"))
     tenant = Scope(ScopeKind.TENANT, "acme")
-    pause(scope=tenant, order=OPERATOR)
+    pause(scope=tenant, context=OPERATOR)
     assert "an operator paused tenant acme (pause)" in said(ulid)
-    resume(scope=tenant, order=OPERATOR)
+    resume(scope=tenant, context=OPERATOR)
     rounds.plan_due(lambda url: store)
     job = Job.objects.get()
     assert f"of job {job.name}, which is waiting (no worker polls)" in said(ulid)
-    pause(scope=tenant, order=OPERATOR)
+    pause(scope=tenant, context=OPERATOR)
     told = said(ulid)
     assert f"of job {job.name}, which is waiting (an operator paused tenant acme (pause))" in told
     assert "resuming that assigns it" in told

@@ -100,7 +100,7 @@ def test_a_standstill_ends_the_progress_check_and_a_merge_mends_it(service: Serv
 
 def test_what_an_operator_holds_is_named_and_not_ill(service: Service) -> None:
     service.add_segments(20)
-    pause(scope=Scope(ScopeKind.GLOBAL), order=ActionContext(actor="op", why="upgrade"))
+    pause(scope=Scope(ScopeKind.GLOBAL), context=ActionContext(actor="op", why="upgrade"))
     count_log()
     service.clock.advance(16 * 60)
     count_log()
@@ -112,7 +112,7 @@ def test_what_an_operator_holds_is_named_and_not_ill(service: Service) -> None:
 
 def test_the_progress_check_names_no_tenant_and_needs_the_token(service: Service) -> None:
     service.add_segments(20)
-    pause(scope=Scope(ScopeKind.TENANT, "only-acme-knows"), order=ActionContext(actor="op"))
+    pause(scope=Scope(ScopeKind.TENANT, "only-acme-knows"), context=ActionContext(actor="op"))
     count_log()
     answer = probe("/progressz")
     assert answer.json()["paused"] == ["a tenant"]
@@ -149,9 +149,9 @@ def test_the_readiness_of_the_database_is_cached(db: None, monkeypatch: pytest.M
 def test_a_pause_of_one_tenant_covers_its_queues_only(service: Service) -> None:
     service.add_segments(20)
     before = read_standstill()
-    pause(scope=Scope(ScopeKind.TENANT, "acme"), order=ActionContext(actor="op"))
+    pause(scope=Scope(ScopeKind.TENANT, "acme"), context=ActionContext(actor="op"))
     assert read_standstill().due_queues == before.due_queues == 1
-    pause(scope=Scope(ScopeKind.TENANT, ""), order=ActionContext(actor="op"))
+    pause(scope=Scope(ScopeKind.TENANT, ""), context=ActionContext(actor="op"))
     held = read_standstill()
     assert (held.due_queues, held.paused_blocks, held.is_work_due) == (0, 20, False)
 

@@ -54,7 +54,7 @@ def wait_in_a_job(service: Service) -> None:
     worker = service.worker()
     [spec] = worker.take()
     worker.poll(worker.released(spec.job), capacity=0)
-    pause(scope=SEGMENTS, order=OPERATOR)
+    pause(scope=SEGMENTS, context=OPERATOR)
     worker.poll(capacity=2)
 
 
@@ -88,7 +88,7 @@ def test_a_drained_job_is_not_paused(service: Service) -> None:
     worker = service.worker()
     [spec] = worker.take()
     worker.poll(worker.released(spec.job), capacity=0)
-    pause(scope=EVERYTHING, mode=PauseMode.DRAIN, order=OPERATOR)
+    pause(scope=EVERYTHING, mode=PauseMode.DRAIN, context=OPERATOR)
     assert progress_report().everything.backlog.paused_blocks == 0
     assert read_standstill().paused_jobs == 0
 
@@ -98,9 +98,9 @@ def test_the_front_page_does_not_wait_for_a_worker_to_do_what_is_paused(service:
     service.add_segments(20, shard=3)
     assert notices()[-1] == "All that could be done now is paused: 1 job and 1 queue."
     assert not any("worker" in text for text in notices())
-    resume(scope=SEGMENTS, order=OPERATOR)
+    resume(scope=SEGMENTS, context=OPERATOR)
     assert notices()[-1] == "Waiting for a worker with room: 1 job waiting, 1 queue ready."
-    pause(scope=Scope(ScopeKind.LEVEL, "1"), order=OPERATOR)
+    pause(scope=Scope(ScopeKind.LEVEL, "1"), context=OPERATOR)
     assert notices()[-1] == "Waiting for a worker with room: 1 job waiting, 1 queue ready."
 
 
@@ -145,5 +145,5 @@ def test_the_report_has_what_lanes_wait_for_and_their_blockers(service: Service,
     assert {row["name"] for row in json.loads(out.getvalue())["lanes"]} >= set(tables)
     page = admin_client.get("/admin/backlog/").content.decode()
     assert all(name in page for name in tables)
-    pause(scope=Scope(ScopeKind.LANE, "tables"), order=OPERATOR)
+    pause(scope=Scope(ScopeKind.LANE, "tables"), context=OPERATOR)
     assert {row.words for row in progress_report().lanes if row.lane == "tables"} == {"paused"}

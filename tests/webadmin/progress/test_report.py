@@ -74,7 +74,7 @@ def test_parked_blocks_are_counted_by_kind(service: Service) -> None:
     from webadmin.schedule.register import JobFilter
     from webadmin.schedule.services.cancel_jobs import cancel
 
-    assert cancel(JobFilter(names=(spec.job,)), order=ActionContext(actor="op")).changed
+    assert cancel(JobFilter(names=(spec.job,)), context=ActionContext(actor="op")).changed
     count_log()
     total = progress_report().everything.to_json()
     assert (total["blocks"], total["parked_jobs"], total["parked_blocks"], total["clear"]) == (0, 1, 20, "clear")
@@ -147,7 +147,7 @@ def test_what_retention_drops_counts_as_drained(service: Service) -> None:
     service.clock.advance(60)
     assert row(progress_report(), "", 0)["clear_words"] == "never at this rate"
     service.add_segments(5)
-    apply_retention(order=ActionContext(actor="control"))
+    apply_retention(context=ActionContext(actor="control"))
     count_log()
     report = progress_report()
     segments = row(report, "", 0)
@@ -159,13 +159,13 @@ def test_what_retention_drops_counts_as_drained(service: Service) -> None:
 
 
 def test_what_is_dropped_on_request_counts_only_where_it_was_waited_for(service: Service) -> None:
-    order = ActionContext(actor="operator", why="asked")
+    context = ActionContext(actor="operator", why="asked")
     service.add_segments(20)
     merge_all(service)
     count_log()
     before = progress_report().everything.flow
-    request_deletion(DeletionTarget(tenant="acme"), order=order)
-    rewrite_masked(order=order)
+    request_deletion(DeletionTarget(tenant="acme"), context=context)
+    rewrite_masked(context=context)
     count_log()
     flow = progress_report().everything.flow
     assert service.states() == {"replaced": 20, "dropped": 1}
@@ -174,11 +174,11 @@ def test_what_is_dropped_on_request_counts_only_where_it_was_waited_for(service:
 
 
 def test_the_result_of_a_rewrite_counts_on_its_own_level_and_drains_no_backlog(service: Service) -> None:
-    order = ActionContext(actor="operator", why="asked")
+    context = ActionContext(actor="operator", why="asked")
     services = [("acme", "web"), ("acme", "api")]
     service.add(block_meta(ulid(service.clock.now_ms), tenant="acme", level=3, datasets=services, with_index=True))
-    request_deletion(DeletionTarget(tenant="acme", service="api"), order=order)
-    [name] = rewrite_masked(order=order).jobs
+    request_deletion(DeletionTarget(tenant="acme", service="api"), context=context)
+    [name] = rewrite_masked(context=context).jobs
     worker = service.worker()
     worker.take()
     worker.poll(worker.success(name), capacity=0)

@@ -22,7 +22,7 @@ from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.adjust_jobs import pin
 from webadmin.schedule.services.pause_schedule import pause
 
-ORDER = ActionContext(actor="user:jo", why="test")
+CONTEXT = ActionContext(actor="user:jo", why="test")
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def full_of_pinned(service: Service) -> FakeWorker:
         service.add_segments(20, shard=shard)
     jobs = [spec.job for spec in gone.take(3)]
     gone.poll(*(gone.released(job) for job in jobs), capacity=0)
-    pin(JobFilter(names=tuple(jobs)), worker="gone", order=ORDER)
+    pin(JobFilter(names=tuple(jobs)), worker="gone", context=CONTEXT)
     Limits.objects.update(queue_max=3)
     for _ in range(6):  # until its lease has expired
         service.clock.advance(14)
@@ -68,7 +68,7 @@ def test_jobs_of_a_paused_level_hold_no_place(service: Service) -> None:
     [spec] = worker.take()
     worker.poll(worker.released(spec.job), capacity=0)
     Limits.objects.update(queue_max=1)
-    pause(scope=Scope(ScopeKind.LEVEL, "0"), mode=PauseMode.PAUSE, order=ORDER)
+    pause(scope=Scope(ScopeKind.LEVEL, "0"), mode=PauseMode.PAUSE, context=CONTEXT)
     LevelPolicy.objects.filter(level=1).update(blocks_max=2)
     add_level_one(service, "acme", 4)
     assert [len(worker.take(1)), len(worker.take(1))] == [1, 0], "the limit holds for jobs that somebody may take"

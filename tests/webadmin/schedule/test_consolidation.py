@@ -35,13 +35,13 @@ from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.cancel_jobs import cancel
 from webadmin.schedule.services.return_job_blocks import return_job_blocks
 
-ORDER = ActionContext(actor="user:jo", why="test")
+CONTEXT = ActionContext(actor="user:jo", why="test")
 MIB = 1 << 20
 ON = {"partial_batch_bytes": 4 * MIB, "partial_batch_age_seconds": 5, "age_seconds": 20}
 
 
 def consolidate(level: int = 1, tenant: str = "", **numbers: int) -> None:
-    change_level_policy(lane="profiles", level=level, tenant=tenant, values=ON | numbers, order=ORDER)
+    change_level_policy(lane="profiles", level=level, tenant=tenant, values=ON | numbers, context=CONTEXT)
 
 
 def leave_partial_batches(service: Service, tenant: str, shards: range) -> None:
@@ -124,8 +124,8 @@ def test_blocks_that_are_given_back_return_to_their_own_shards(service: Service)
     wait(service, 30)
     worker = service.worker()
     [name] = [spec.job for spec in worker.take(8) if spec.tenant == "acme"]
-    cancel(JobFilter(names=(name,)), order=ORDER)
-    return_job_blocks(JobFilter(names=(name,)), order=ORDER)
+    cancel(JobFilter(names=(name,)), context=CONTEXT)
+    return_job_blocks(JobFilter(names=(name,)), context=CONTEXT)
     assert sorted(LevelQueue.objects.filter(tenant="acme").values_list("shard", "block_count", "byte_count")) == before
     check_invariants()
     assert_equal_to_tables(replayed(log()))

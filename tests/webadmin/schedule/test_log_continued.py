@@ -58,7 +58,7 @@ def test_the_log_is_continued_once(service: Service, other_server: None) -> None
 def test_orders_of_operators_continue_it_too(service: Service, other_server: None) -> None:
     service.add_segments(1)
     before = last_index()
-    outcome = pause(scope=Scope(ScopeKind.GLOBAL), mode=PauseMode.PAUSE, order=ActionContext(actor="ann", why="test"))
+    outcome = pause(scope=Scope(ScopeKind.GLOBAL), mode=PauseMode.PAUSE, context=ActionContext(actor="ann", why="test"))
     assert outcome is not None
     assert last_index() > before + INDEX_MARGIN
 

@@ -30,7 +30,7 @@ from webadmin.schedule.services.requeue_jobs import requeue
 from webadmin.schedule.services.return_job_blocks import return_job_blocks
 
 ALL = JobFilter(everything=True)
-ORDER = ActionContext(actor="operator", why="both at once")
+CONTEXT = ActionContext(actor="operator", why="both at once")
 ROUNDS = 4
 
 
@@ -48,12 +48,14 @@ def test_a_job_is_either_cancelled_or_completed(real_service: Service) -> None:
         real_service.add_segments(20)
         [spec] = worker.take()
         report = worker.success(spec.job)
-        outcome, _ = at_once(lambda: cancel(ALL, order=ORDER), lambda report=report: worker.poll(report, capacity=0))
+        outcome, _ = at_once(
+            lambda: cancel(ALL, context=CONTEXT), lambda report=report: worker.poll(report, capacity=0)
+        )
         job = Job.objects.get(name=spec.job)
         assert (job.state == JobState.PARKED) == (outcome.changed == (spec.job,))
         assert job.state in {JobState.PARKED, JobState.DONE}
         check_invariants()
-        return_job_blocks(ALL, order=ORDER)
+        return_job_blocks(ALL, context=CONTEXT)
         for rest in worker.take(4):
             worker.poll(worker.success(rest.job), capacity=0)
 
@@ -62,7 +64,7 @@ def test_the_same_order_twice_at_once_is_carried_out_once(real_service: Service)
     worker = real_service.worker()
     for shard in range(2):
         job = evict(real_service, worker)
-        outcomes = at_once(lambda: requeue(ALL, order=ORDER), lambda: requeue(ALL, order=ORDER))
+        outcomes = at_once(lambda: requeue(ALL, context=CONTEXT), lambda: requeue(ALL, context=CONTEXT))
         assert sorted(len(outcome.changed) for outcome in outcomes) == [0, 1]
         assert AuditEntry.objects.filter(action="requeue").count() == shard + 1
         worker.take()
@@ -72,7 +74,7 @@ def test_the_same_order_twice_at_once_is_carried_out_once(real_service: Service)
 
 def test_requeued_and_given_back_at_once_a_job_is_one_of_both(real_service: Service) -> None:
     job = evict(real_service, real_service.worker())
-    outcomes = at_once(lambda: requeue(ALL, order=ORDER), lambda: return_job_blocks(ALL, order=ORDER))
+    outcomes = at_once(lambda: requeue(ALL, context=CONTEXT), lambda: return_job_blocks(ALL, context=CONTEXT))
     assert sorted(len(outcome.changed) for outcome in outcomes) == [0, 1]
     job.refresh_from_db()
     assert job.state in {JobState.WAITING, JobState.DISSOLVED}
@@ -100,9 +102,9 @@ def test_orders_and_polls_share_one_log_without_loss(real_service: Service) -> N
 
     def operate() -> None:
         for value in range(4, 8):
-            change_limit(name=LimitName.FAILURES_MAX, scope=EVERYTHING, value=value, order=ORDER)
-            cancel(ALL, order=ORDER)
-            requeue(ALL, order=ORDER)
+            change_limit(name=LimitName.FAILURES_MAX, scope=EVERYTHING, value=value, context=CONTEXT)
+            cancel(ALL, context=CONTEXT)
+            requeue(ALL, context=CONTEXT)
 
     at_once(operate, *(lambda worker=worker: work(worker) for worker in workers))
     for worker in workers:
@@ -138,7 +140,7 @@ def test_a_poll_that_locked_blocks_yields_to_an_action_that_removes_them(
                 assert has_blocks.wait(DEADLINE_SECONDS)
             blocks = removable(Block.objects.order_by("id").values_list("id", flat=True)[:dropped])
             assert len(blocks) == dropped
-            removal = start_removal(run, ORDER, RemovalCause.RETENTION, "drop", target="blocks", detail={})
+            removal = start_removal(run, CONTEXT, RemovalCause.RETENTION, "drop", target="blocks", detail={})
             drop_blocks(removal, blocks)
             finish_removal(run, removal)
 

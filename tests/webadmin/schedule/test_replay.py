@@ -29,7 +29,7 @@ from webadmin.schedule.services.return_job_blocks import return_job_blocks
 Entry = dict[str, object]
 
 DAY_MS = 86_400_000
-ORDER = ActionContext(actor="test", why="the customer asked")
+CONTEXT = ActionContext(actor="test", why="the customer asked")
 
 
 def log() -> list[Entry]:
@@ -119,16 +119,16 @@ def test_expired_and_rewritten_blocks_are_replayed(service: Service) -> None:
     worker = service.worker()
     [merge] = worker.take()
     worker.poll(worker.released(merge.job), capacity=0)
-    set_retention(tenant="brief", keep_days=1, order=ORDER)  # later: what is past retention is not merged first
-    apply_retention(order=ORDER)
-    request_deletion(DeletionTarget(tenant="acme", service="api"), order=ORDER)
-    [rewrite] = rewrite_masked(order=ORDER).jobs
+    set_retention(tenant="brief", keep_days=1, context=CONTEXT)  # later: what is past retention is not merged first
+    apply_retention(context=CONTEXT)
+    request_deletion(DeletionTarget(tenant="acme", service="api"), context=CONTEXT)
+    [rewrite] = rewrite_masked(context=CONTEXT).jobs
     specs = {spec.job: spec for spec in worker.take(2)}
     assert specs.keys() == {merge.job, rewrite}
     assert len(specs[merge.job].sources) == 10
     worker.poll(*map(worker.success, specs), capacity=0)
-    request_deletion(DeletionTarget(tenant="acme", service="web"), order=ORDER)
-    rewrite_masked(order=ORDER)
+    request_deletion(DeletionTarget(tenant="acme", service="web"), context=CONTEXT)
+    rewrite_masked(context=CONTEXT)
     check_invariants()
     entries = log()
     actions = {entry["change_set"].get("action") for entry in entries}
@@ -141,10 +141,10 @@ def test_expired_and_rewritten_blocks_are_replayed(service: Service) -> None:
 def test_a_rewrite_that_returned_its_block_leaves_it_final(service: Service) -> None:
     services = [("acme", "web"), ("acme", "api")]
     service.add(block_meta(ulid(service.clock.now_ms), tenant="acme", level=3, datasets=services, with_index=True))
-    request_deletion(DeletionTarget(tenant="acme", service="api"), order=ORDER)
-    [rewrite] = rewrite_masked(order=ORDER).jobs
-    cancel(JobFilter(names=(rewrite,)), order=ORDER)
-    return_job_blocks(JobFilter(names=(rewrite,)), order=ORDER)
+    request_deletion(DeletionTarget(tenant="acme", service="api"), context=CONTEXT)
+    [rewrite] = rewrite_masked(context=CONTEXT).jobs
+    cancel(JobFilter(names=(rewrite,)), context=CONTEXT)
+    return_job_blocks(JobFilter(names=(rewrite,)), context=CONTEXT)
     state = replayed(log())
     assert_equal_to_tables(state)
     assert [block.state for block in state.blocks.values()] == ["final"]

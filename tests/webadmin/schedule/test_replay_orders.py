@@ -31,7 +31,7 @@ from webadmin.schedule.services.requeue_jobs import requeue
 from webadmin.schedule.services.return_job_blocks import return_job_blocks
 
 ALL = JobFilter(everything=True)
-ORDER = ActionContext(actor="operator", why="to see it replayed")
+CONTEXT = ActionContext(actor="operator", why="to see it replayed")
 
 
 def fail_all(worker: FakeWorker, bad: str) -> None:
@@ -46,25 +46,25 @@ def fail_all(worker: FakeWorker, bad: str) -> None:
 def test_every_action_replays_to_the_state_of_the_tables(service: Service, tmp_path: Path, times: int) -> None:
     store, worker = open_store(f"file://{tmp_path}"), service.worker("one")
     bad = service.add_segments(20)[5]
-    change_limit(name=LimitName.FAILURES_MAX, scope=EVERYTHING, value=2, order=ORDER)
-    pause(scope=EVERYTHING, order=ORDER)
-    resume(scope=EVERYTHING, order=ORDER)
+    change_limit(name=LimitName.FAILURES_MAX, scope=EVERYTHING, value=2, context=CONTEXT)
+    pause(scope=EVERYTHING, context=CONTEXT)
+    resume(scope=EVERYTHING, context=CONTEXT)
     worker.take()
-    cancel(ALL, order=ORDER)
-    return_job_blocks(ALL, order=ORDER)
+    cancel(ALL, context=CONTEXT)
+    return_job_blocks(ALL, context=CONTEXT)
     worker.take()
-    cancel(ALL, order=ORDER)
-    pin(ALL, worker="one", order=ORDER)
-    requeue(ALL, order=ORDER, keep_failures=True)
-    unpin(ALL, order=ORDER)
+    cancel(ALL, context=CONTEXT)
+    pin(ALL, worker="one", context=CONTEXT)
+    requeue(ALL, context=CONTEXT, keep_failures=True)
+    unpin(ALL, context=CONTEXT)
     while not Quarantine.objects.exists():
         fail_all(worker, bad)
         isolate(store=store)
         assert_equal_to_tables(replayed(log(), times))
-    release(everything=True, order=ORDER)
+    release(everything=True, context=CONTEXT)
     [spec] = worker.take()
     worker.poll(worker.released(spec.job, REASON), capacity=0)
-    assert reset_failures(ALL, order=ORDER).changed
+    assert reset_failures(ALL, context=CONTEXT).changed
     assert_equal_to_tables(replayed(log(), times))
     check_invariants()
 

@@ -176,7 +176,7 @@ class ScheduleMachine(RuleBasedStateMachine):
         tenant = data.draw(st.sampled_from(sorted(set(parked.values_list("tenant", flat=True)))))
         before, room = rows_of_others(tenant), QUEUE_MAX - LogHead.objects.get().live_job_count
         wanted = parked.filter(tenant=tenant).count()
-        outcome = requeue(JobFilter(tenant=tenant), order=ActionContext(actor="operator"))
+        outcome = requeue(JobFilter(tenant=tenant), context=ActionContext(actor="operator"))
         assert len(outcome.changed) == min(wanted, room)
         for name in outcome.changed:
             self.jobs[name].failures = 0

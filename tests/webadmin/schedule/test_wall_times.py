@@ -57,9 +57,9 @@ def test_an_action_returns_until_when_it_is_valid_in_wall_time(
 
 
 def test_lists_show_when_values_were_set_and_end_in_wall_time(lagging: Service, ask: dict[str, str]) -> None:
-    order, set_ms = ActionContext(actor="operator", why="x"), lagging.clock.now_ms
-    change_limit(name=LimitName.FAILURES_MAX, scope=EVERYTHING, value=9, order=order, for_seconds=3600)
-    pause(scope=EVERYTHING, order=order, for_seconds=3600)
+    context, set_ms = ActionContext(actor="operator", why="x"), lagging.clock.now_ms
+    change_limit(name=LimitName.FAILURES_MAX, scope=EVERYTHING, value=9, context=context, for_seconds=3600)
+    pause(scope=EVERYTHING, context=context, for_seconds=3600)
     lagging.clock.advance(5)
     [limit] = Client().get("/api/v1/operations/limits", **ask).json()["limits"]
     [held] = Client().get("/api/v1/operations/pauses", **ask).json()["pauses"]

@@ -31,14 +31,14 @@ def shorten_ages(seconds: int | None = None) -> dict[int, tuple[int, int]]:
 
 def keep_everything() -> None:
     """Disable retention, because objects of another program may be old."""
-    set_retention(tenant="", keep_days=0, order=ActionContext(actor=ACTOR, why="the demo shows data of any age"))
+    set_retention(tenant="", keep_days=0, context=ActionContext(actor=ACTOR, why="the demo shows data of any age"))
 
 
 def pause_compaction() -> None:
     """Pause compaction until ``resume_compaction``, so that the original segments can be queried."""
     pause(
         scope=EVERYTHING,
-        order=ActionContext(actor=ACTOR, why="the demo asks its question before anything is compacted"),
+        context=ActionContext(actor=ACTOR, why="the demo asks its question before anything is compacted"),
     )
 
 
@@ -46,5 +46,5 @@ def resume_compaction() -> None:
     """Resume compaction."""
     resume(
         scope=EVERYTHING,
-        order=ActionContext(actor=ACTOR, why="the question was answered from the segments as they lie"),
+        context=ActionContext(actor=ACTOR, why="the question was answered from the segments as they lie"),
     )

@@ -76,10 +76,10 @@ def deleted_repository(tenant: str, name: str, repository_id: int | None) -> Rep
     return found[0]
 
 
-def _change(values: Values, order: ActionContext) -> dict[str, Any]:
+def _change(values: Values, context: ActionContext) -> dict[str, Any]:
     repository = find_repository(values["tenant"], values["repository"])
     before = policy_of(repository)
-    different = change_policy(repository, values["settings"], order=order)
+    different = change_policy(repository, values["settings"], context=context)
     settings = [
         {
             "setting": WORDS[name].label,
@@ -89,20 +89,20 @@ def _change(values: Values, order: ActionContext) -> dict[str, Any]:
         for name, value in different.items()
     ]
     changed = [WORDS[name].label for name in different]
-    return {"settings": settings, "changed": changed, "dry_run": order.is_dry_run}
+    return {"settings": settings, "changed": changed, "dry_run": context.is_dry_run}
 
 
-def _compact(values: Values, order: ActionContext) -> dict[str, Any]:
+def _compact(values: Values, context: ActionContext) -> dict[str, Any]:
     branch = find_branch(find_repository(values["tenant"], values["repository"]), values["branch"])
-    order_compaction(branch, order=order)
-    return {"changed": [f"{branch.repository}/{branch.name}"], "dry_run": order.is_dry_run}
+    order_compaction(branch, context=context)
+    return {"changed": [f"{branch.repository}/{branch.name}"], "dry_run": context.is_dry_run}
 
 
-def _collect(values: Values, order: ActionContext) -> dict[str, Any]:
+def _collect(values: Values, context: ActionContext) -> dict[str, Any]:
     repository = find_repository(values["tenant"], values["repository"])
-    done = collect_garbage(repository, order=order)
+    done = collect_garbage(repository, context=context)
     found = outcome_json(done) | {"names": list(done.names)}
-    return {"changed": [str(repository)], "dry_run": order.is_dry_run, **found}
+    return {"changed": [str(repository)], "dry_run": context.is_dry_run, **found}
 
 
 def _collected(outcomes: Sequence[dict[str, Any]], is_dry_run: bool) -> dict[str, Any]:
@@ -117,10 +117,10 @@ def _collected(outcomes: Sequence[dict[str, Any]], is_dry_run: bool) -> dict[str
     return {"counts": counts, "the_first_that_go": names, "changed": changed}
 
 
-def _restore(values: Values, order: ActionContext) -> dict[str, Any]:
+def _restore(values: Values, context: ActionContext) -> dict[str, Any]:
     repository = deleted_repository(values["tenant"], values["repository"], values["id"])
-    restore_repository(repository, order=order)
-    return {"changed": [str(repository)], "id": repository.pk, "dry_run": order.is_dry_run}
+    restore_repository(repository, context=context)
+    return {"changed": [str(repository)], "id": repository.pk, "dry_run": context.is_dry_run}
 
 
 def _repositories(rows: Sequence[Repository]) -> list[dict[str, Any]]:

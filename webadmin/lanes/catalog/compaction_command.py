@@ -94,8 +94,8 @@ def compact_now(options: dict[str, Any], actor: str, out: Any) -> None:
     """Seal a branch and create the job that compacts it."""
     values = option_values(COMPACT_NOW.targets, options)
     branch = find_branch(_repository(values), values["branch"])
-    order = ActionContext(actor=actor, why="compacted by command")
-    done = begin_compaction(branch, cause=order.why, order=order, is_ordered=True)
+    context = ActionContext(actor=actor, why="compacted by command")
+    done = begin_compaction(branch, cause=context.why, context=context, is_ordered=True)
     data = {"state": done.state, "job": done.job.name if done.job else "", "rows": done.row_count}
     text = f"{branch.name}: {done.get_state_display()}" + (f", job {done.job.name}" if done.job else "")
     out.write(

@@ -156,8 +156,8 @@ class ProfilesLane(Lane):
     def bad_sources(self, place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
         return single_blocks(since_ms, accepted_ms)
 
-    def release_bad_sources(self, place: str, since_ms: int, order: ActionContext) -> list[OperationOutcome]:
-        return release_since(since_ms, order)
+    def release_bad_sources(self, place: str, since_ms: int, context: ActionContext) -> list[OperationOutcome]:
+        return release_since(since_ms, context)
 
     def queued(self, scope: Scope, now_ms: int) -> QueuedSources:
         return queued_blocks(scope, now_ms)

@@ -38,9 +38,9 @@ def single_blocks(since_ms: int, accepted_ms: int) -> Counter[str]:
     return Counter(quarantined_for or error or LEASE_EXPIRED for quarantined_for, error in named)
 
 
-def release_since(since_ms: int, order: ActionContext) -> list[OperationOutcome]:
+def release_since(since_ms: int, context: ActionContext) -> list[OperationOutcome]:
     """Release the blocks quarantined since ``since_ms`` (command time), in commands of bounded size."""
     held = Quarantine.objects.filter(job__lane=KIND, released_at_ms=None, at_ms__gte=since_ms)
     names = list(held.order_by("id").values_list("block__ulid", flat=True))
     batches = (names[start : start + JOBS_PER_COMMAND] for start in range(0, len(names), JOBS_PER_COMMAND))
-    return [release(batch, order=order) for batch in batches]
+    return [release(batch, context=context) for batch in batches]

@@ -19,15 +19,15 @@ from webadmin.base.actions.fields import Choice, Texts, YesOrNo
 from webadmin.lanes.tables.api import serializers as shapes
 from webadmin.lanes.tables.column_sizes import PATH_MAX
 from webadmin.lanes.tables.errors import TableRefused
-from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOrder, DataSource, Policy
+from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOverride, DataSource, Policy
 from webadmin.lanes.tables.plan_preview import Preview, preview
 from webadmin.lanes.tables.policy_fields import form_values
 from webadmin.lanes.tables.policy_labels import NUMBER_LABELS, setting_text
 from webadmin.lanes.tables.segment_view import Interval, merged
-from webadmin.lanes.tables.services.orders import end_orders, order_chunks, release_files, retry_chunks
+from webadmin.lanes.tables.services.overrides import end_overrides, override_chunks, release_files, retry_chunks
 from webadmin.lanes.tables.services.sources import alter_table
 from webadmin.lanes.tables.services.take_files import FILES_MAX
-from webadmin.lanes.tables.states import ChunkOrderKind
+from webadmin.lanes.tables.states import ChunkOverrideKind
 from webadmin.lanes.tables.table_fields import END_MS, POLICY, START_MS, TABLE
 
 TASKS_SHOWN = 50
@@ -36,8 +36,8 @@ KIND = Choice(
     "kind",
     "Kind",
     "now or never",
-    choices=tuple((kind.value, kind.value) for kind in ChunkOrderKind),
-    make=ChunkOrderKind,
+    choices=tuple((kind.value, kind.value) for kind in ChunkOverrideKind),
+    make=ChunkOverrideKind,
     is_required=True,
 )
 
@@ -56,12 +56,12 @@ class TableOutcome:
         return {"dry_run": self.is_dry_run, "changed": self.changed}
 
 
-def _alter(values: Values, order: ActionContext) -> TableOutcome:
+def _alter(values: Values, context: ActionContext) -> TableOutcome:
     changes = dict(values["policy"])
     if values["is_paused"] is not None:
         changes["is_paused"] = values["is_paused"]
-    changed = alter_table(values["table"], changes, order=order)
-    return TableOutcome(source=values["table"], is_dry_run=order.is_dry_run, changed=changed)
+    changed = alter_table(values["table"], changes, context=context)
+    return TableOutcome(source=values["table"], is_dry_run=context.is_dry_run, changed=changed)
 
 
 def _altered(outcomes: Sequence[TableOutcome], is_dry_run: bool) -> dict[str, Any]:
@@ -183,33 +183,33 @@ def _interval(values: Values) -> Interval:
     return (values["start_ms"], values["end_ms"])
 
 
-def _order_chunks(values: Values, order: ActionContext) -> dict[str, Any]:
+def _override_chunks(values: Values, context: ActionContext) -> dict[str, Any]:
     source, kind = values["table"], values["kind"]
-    found = order_chunks(source, _interval(values), kind, order=order)
+    found = override_chunks(source, _interval(values), kind, context=context)
     start, end = found.interval
     sums = Chunk.objects.filter(source=source, start_ms__gte=start, end_ms__lte=end).aggregate(
         segments=Sum("segment_count", default=0), bytes=Sum("byte_count", default=0)
     )
-    return {"dry_run": order.is_dry_run, "table": str(source), **found.to_json(), **sums}
+    return {"dry_run": context.is_dry_run, "table": str(source), **found.to_json(), **sums}
 
 
-def _ordered(outcomes: Sequence[dict[str, Any]], is_dry_run: bool) -> dict[str, Any]:
+def _overridden(outcomes: Sequence[dict[str, Any]], is_dry_run: bool) -> dict[str, Any]:
     totals = {name: sum(one[name] for one in outcomes) for name in ("chunks", "segments", "bytes")}
     intervals = [{name: one[name] for name in ("table", "start_ms", "end_ms")} for one in outcomes]
     return totals | {"intervals": intervals}
 
 
-def _end_orders(values: Values, order: ActionContext) -> TableOutcome:
-    kinds = list(ChunkOrderKind) if values["kind"] is None else [values["kind"]]
+def _end_orders(values: Values, context: ActionContext) -> TableOutcome:
+    kinds = list(ChunkOverrideKind) if values["kind"] is None else [values["kind"]]
     interval = _interval(values)
-    count = sum(end_orders(values["table"], interval, kind, order=order) for kind in kinds)
-    return TableOutcome(source=values["table"], is_dry_run=order.is_dry_run, changed=count, interval=interval)
+    count = sum(end_overrides(values["table"], interval, kind, context=context) for kind in kinds)
+    return TableOutcome(source=values["table"], is_dry_run=context.is_dry_run, changed=count, interval=interval)
 
 
-def _retry(values: Values, order: ActionContext) -> TableOutcome:
+def _retry(values: Values, context: ActionContext) -> TableOutcome:
     interval = _interval(values)
-    count = retry_chunks(values["table"], interval, order=order)
-    return TableOutcome(source=values["table"], is_dry_run=order.is_dry_run, changed=count, interval=interval)
+    count = retry_chunks(values["table"], interval, context=context)
+    return TableOutcome(source=values["table"], is_dry_run=context.is_dry_run, changed=count, interval=interval)
 
 
 def _intervals_changed(outcomes: Sequence[TableOutcome], is_dry_run: bool) -> dict[str, Any]:
@@ -221,10 +221,10 @@ def _intervals_changed(outcomes: Sequence[TableOutcome], is_dry_run: bool) -> di
     return {"changed": names, "found": sum(one.changed for one in outcomes)}
 
 
-def _release(values: Values, order: ActionContext) -> dict[str, Any]:
+def _release(values: Values, context: ActionContext) -> dict[str, Any]:
     source = values["table"]
-    released = release_files(source, cached_store(source.url), values["paths"], order=order)
-    return {"dry_run": order.is_dry_run, "released": released}
+    released = release_files(source, cached_store(source.url), values["paths"], context=context)
+    return {"dry_run": context.is_dry_run, "released": released}
 
 
 def _released(outcomes: Sequence[dict[str, Any]], is_dry_run: bool) -> dict[str, Any]:
@@ -238,9 +238,9 @@ def _files(rows: Sequence[BadFile]) -> list[dict[str, Any]]:
     return [{"table": source, "paths": own} for source, own in paths.items()]
 
 
-def _ends(rows: Sequence[ChunkOrder]) -> list[dict[str, Any]]:
+def _ends(rows: Sequence[ChunkOverride]) -> list[dict[str, Any]]:
     return [
-        {"table": row.source, "start_ms": row.start_ms, "end_ms": row.end_ms, "kind": ChunkOrderKind(row.kind)}
+        {"table": row.source, "start_ms": row.start_ms, "end_ms": row.end_ms, "kind": ChunkOverrideKind(row.kind)}
         for row in rows
         if row.ended_at_ms is None
     ]
@@ -287,36 +287,36 @@ RESUME_TABLE = replace(
     of_rows=lambda rows: [{"table": row, "policy": {}, "is_paused": False} for row in rows],
     fits=lambda row: row.is_paused,
 )
-ORDER_CHUNKS = OperatorAction(
+OVERRIDE_CHUNKS = OperatorAction(
     name="compact-now",
-    operation="order_chunks",
+    operation="override_chunks",
     label="Compact now",
     about="The tasks of these chunks go first, whatever put the chunks off. It ends by itself when nothing in them is "
     "worth compacting any more.",
     targets=(TABLE, START_MS, END_MS),
     fields=(KIND,),
-    apply=_order_chunks,
+    apply=_override_chunks,
     permission=MayWriteTables,
-    outcome=shapes.OrderedChunksSerializer,
+    outcome=shapes.OverriddenChunksSerializer,
     may_conflict=True,
-    describe=_ordered,
+    describe=_overridden,
 )
 COMPACT_NOW = replace(
-    ORDER_CHUNKS,
+    OVERRIDE_CHUNKS,
     fields=(),
-    of_rows=lambda rows: [{**one, "kind": ChunkOrderKind.NOW} for one in _stretches(rows)],
+    of_rows=lambda rows: [{**one, "kind": ChunkOverrideKind.NOW} for one in _stretches(rows)],
 )
 COMPACT_NEVER = replace(
-    ORDER_CHUNKS,
+    OVERRIDE_CHUNKS,
     name="compact-never",
     label="Never compact",
     about="These chunks are left alone until that is taken back. Chunks that share segments with them are, too.",
     fields=(),
-    of_rows=lambda rows: [{**one, "kind": ChunkOrderKind.NEVER} for one in _stretches(rows)],
+    of_rows=lambda rows: [{**one, "kind": ChunkOverrideKind.NEVER} for one in _stretches(rows)],
 )
-END_CHUNK_ORDERS = OperatorAction(
+END_CHUNK_OVERRIDES = OperatorAction(
     name="take-back",
-    operation="end_chunk_orders",
+    operation="end_chunk_overrides",
     label="Take back",
     about="Ends now and never for these chunks, so that they go by the policy again. One over several chunks ends for "
     "all of them.",
@@ -329,10 +329,10 @@ END_CHUNK_ORDERS = OperatorAction(
     describe=_intervals_changed,
 )
 TAKE_BACK = replace(
-    END_CHUNK_ORDERS, fields=(), of_rows=lambda rows: [{**one, "kind": None} for one in _stretches(rows)]
+    END_CHUNK_OVERRIDES, fields=(), of_rows=lambda rows: [{**one, "kind": None} for one in _stretches(rows)]
 )
-END_ORDER = replace(
-    END_CHUNK_ORDERS, name="end-order", fields=(), of_rows=_ends, fits=lambda row: row.ended_at_ms is None
+END_OVERRIDE = replace(
+    END_CHUNK_OVERRIDES, name="end-override", fields=(), of_rows=_ends, fits=lambda row: row.ended_at_ms is None
 )
 RETRY_CHUNKS = OperatorAction(
     operation="retry_chunks",

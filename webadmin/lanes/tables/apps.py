@@ -19,7 +19,7 @@ class TimelineConfig(AppConfig):
                 Link("Tasks", "join_inner", "tables.task"),
                 Link("Files", "description", "tables.segment"),
                 Link("Quarantined files", "coronavirus", "tables.badfile"),
-                Link("Orders about chunks", "gavel", "tables.chunkorder"),
+                Link("Chunk overrides", "gavel", "tables.chunkoverride"),
             ],
         ),
     )

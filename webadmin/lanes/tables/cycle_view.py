@@ -23,11 +23,11 @@ from engine.lanes.tables.plan.snapshots import CycleSnapshot, SourceSnapshot
 from engine.schedule.model import JobState
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.budget import read_budget
-from webadmin.lanes.tables.models import Chunk, ChunkOrder, DataSource, Policy, Segment
+from webadmin.lanes.tables.models import Chunk, ChunkOverride, DataSource, Policy, Segment
 from webadmin.lanes.tables.policies import excluded_of, limits_of, policy_of
 from webadmin.lanes.tables.segment_view import Interval, closure, latest_end
 from webadmin.lanes.tables.standing import WITHOUT_TASK
-from webadmin.lanes.tables.states import ChunkOrderKind, ChunkStanding, TaskState
+from webadmin.lanes.tables.states import ChunkOverrideKind, ChunkStanding, TaskState
 from webadmin.lanes.tables.task_models import Task, TaskChunk, TaskDependency
 
 CHUNKS_MAX = 5_000
@@ -198,8 +198,8 @@ def queue_limits(policy: Policy, tasks: Iterable[Task], room: int) -> QueueLimit
 
 def _urgent(source: DataSource, chunks: Iterable[Chunk]) -> frozenset[int]:
     """Return the starts of chunks that an operator requested to compact now."""
-    orders = ChunkOrder.objects.filter(source=source, kind=ChunkOrderKind.NOW, ended_at_ms=None)
-    wanted = list(orders.values_list("start_ms", "end_ms"))
+    overrides = ChunkOverride.objects.filter(source=source, kind=ChunkOverrideKind.NOW, ended_at_ms=None)
+    wanted = list(overrides.values_list("start_ms", "end_ms"))
     if not wanted:
         return frozenset()
     return frozenset(

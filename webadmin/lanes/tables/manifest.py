@@ -49,7 +49,7 @@ MANIFEST = WebManifest(
         ),
     ),
     enum_names={
-        "ChunkOrderEnum": "webadmin.lanes.tables.api.serializers.KINDS",
+        "ChunkOverrideEnum": "webadmin.lanes.tables.api.serializers.KINDS",
         "RegistrationModeEnum": "webadmin.lanes.tables.registration_actions.MODES",
     },
 )

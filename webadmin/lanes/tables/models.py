@@ -23,7 +23,7 @@ from webadmin.lanes.tables.column_sizes import (
     ZONE_MAX,
 )
 from webadmin.lanes.tables.states import (
-    ChunkOrderKind,
+    ChunkOverrideKind,
     ChunkStanding,
     RegistrationMode,
     SegmentState,
@@ -297,14 +297,14 @@ class Chunk(models.Model):
         return f"chunk {self.start_ms} of {self.source_id}"
 
 
-class ChunkOrder(models.Model):
+class ChunkOverride(models.Model):
     """An operator's action on an interval of whole chunks: never compact, or compact now.
 
     It ends when it is withdrawn, and "compact now" also when it was done.
     """
 
-    source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="orders", db_index=False)
-    kind = models.CharField(max_length=10, choices=ChunkOrderKind)
+    source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="overrides", db_index=False)
+    kind = models.CharField(max_length=10, choices=ChunkOverrideKind)
     start_ms = models.BigIntegerField()
     end_ms = models.BigIntegerField()
     actor = models.CharField(max_length=150)
@@ -316,14 +316,14 @@ class ChunkOrder(models.Model):
     objects = ConfinedManager("source__tenant")
 
     class Meta:
-        verbose_name = "order about chunks"
-        verbose_name_plural = "orders about chunks"
+        verbose_name = "chunk override"
+        verbose_name_plural = "chunk overrides"
         constraints = [
-            models.CheckConstraint(condition=Q(start_ms__lt=F("end_ms")), name="tables_order_takes_time"),
+            models.CheckConstraint(condition=Q(start_ms__lt=F("end_ms")), name="tables_override_takes_time"),
         ]
         indexes = [
             # The active actions of a data source.
-            models.Index(fields=["source", "start_ms"], condition=Q(ended_at_ms=None), name="tables_order_in_force"),
+            models.Index(fields=["source", "start_ms"], condition=Q(ended_at_ms=None), name="tables_override_in_force"),
         ]
         ordering = ["-id"]
 

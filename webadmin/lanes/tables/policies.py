@@ -20,7 +20,7 @@ from engine.schedule.errors import PolicyRefused
 from webadmin.lanes.tables.column_sizes import COLUMN_MAX, ZONE_MAX
 from webadmin.lanes.tables.errors import IntervalRefused, TableRefused
 from webadmin.lanes.tables.models import Chunk, DataSource, Policy, Segment
-from webadmin.lanes.tables.states import ChunkOrderKind, SegmentState
+from webadmin.lanes.tables.states import ChunkOverrideKind, SegmentState
 
 GRANULARITY_MAX = 30
 CHUNKS_TOUCHED_MAX = 10_000
@@ -172,8 +172,8 @@ def fingerprint_of(policy: Policy) -> str:
 
 def excluded_of(source: DataSource) -> list[tuple[int, int, str]]:
     """Return the intervals that an operator excluded from compaction, each with the reason."""
-    orders = source.orders.filter(kind=ChunkOrderKind.NEVER, ended_at_ms=None).order_by("start_ms")
-    return list(orders.values_list("start_ms", "end_ms", "why"))
+    overrides = source.overrides.filter(kind=ChunkOverrideKind.NEVER, ended_at_ms=None).order_by("start_ms")
+    return list(overrides.values_list("start_ms", "end_ms", "why"))
 
 
 def chunks_of(granularity: Granularity, start_ms: int, end_ms: int) -> list[tuple[int, int]]:

@@ -36,7 +36,7 @@ FILE = Group(
 )
 
 
-def _create(values: Values, order: ActionContext) -> dict[str, Any]:
+def _create(values: Values, context: ActionContext) -> dict[str, Any]:
     """Create a table; ``shown_to`` is the tenant that the response is for, None for an operator."""
     tenant, shown_to = values["tenant"], values["shown_to"]
     new = NewTable(
@@ -44,13 +44,13 @@ def _create(values: Values, order: ActionContext) -> dict[str, Any]:
         settings=values["policy"],
         **{name: values[name] for name in ("name", "url", "time_column", "time_unit")},
     )
-    create_table(new, order=order, is_confined=shown_to is not None)
-    if order.is_dry_run:
+    create_table(new, context=context, is_confined=shown_to is not None)
+    if context.is_dry_run:
         return {"tenant": tenant, "name": new.name, "dry_run": True}
     return messages.table_to_json(find_table(tenant, new.name), shown_to)
 
 
-def _register(values: Values, order: ActionContext) -> dict[str, Any]:
+def _register(values: Values, context: ActionContext) -> dict[str, Any]:
     table, mode, interval = values["table"], values["mode"], (values["start_ms"], values["end_ms"])
     if mode is RegistrationMode.REPLACE and None in interval:
         raise InvalidMessage("$.start_ms", "the mode replace needs start_ms and end_ms")
@@ -59,15 +59,15 @@ def _register(values: Values, order: ActionContext) -> dict[str, Any]:
         cached_store(table.url),
         values["files"],
         mode=mode,
-        order=order,
+        context=context,
         interval=interval if mode is RegistrationMode.REPLACE else None,
     )
-    return messages.taken_to_json(taken, values["shown_to"], is_dry_run=order.is_dry_run)
+    return messages.taken_to_json(taken, values["shown_to"], is_dry_run=context.is_dry_run)
 
 
-def _drop(values: Values, order: ActionContext) -> dict[str, Any]:
-    done = drop_interval(values["table"], (values["start_ms"], values["end_ms"]), order=order)
-    return {"dry_run": order.is_dry_run, "sequence": done.sequence, "replaced": done.hidden}
+def _drop(values: Values, context: ActionContext) -> dict[str, Any]:
+    done = drop_interval(values["table"], (values["start_ms"], values["end_ms"]), context=context)
+    return {"dry_run": context.is_dry_run, "sequence": done.sequence, "replaced": done.hidden}
 
 
 CREATE_TABLE = OperatorAction(

@@ -43,7 +43,7 @@ class ChunkOutcome(models.TextChoices):
     GIVEN_UP = "given_up", "given up"  # the task ended without it
 
 
-class ChunkOrderKind(models.TextChoices):
+class ChunkOverrideKind(models.TextChoices):
     """Kind of an operator's action on chunks."""
 
     NEVER = "never", "never"  # they are not compacted

@@ -33,7 +33,7 @@ from webadmin.lanes.tables.samples import table_samples
 from webadmin.lanes.tables.services.admit_tasks import follow_commits
 from webadmin.lanes.tables.services.commit_tasks import Completion, commit_tasks
 from webadmin.lanes.tables.services.end_tasks import close_tasks
-from webadmin.lanes.tables.services.orders import release_since
+from webadmin.lanes.tables.services.overrides import release_since
 from webadmin.lanes.tables.services.settle_failures import files_kept_out, of_place
 from webadmin.lanes.tables.states import TaskState
 from webadmin.lanes.tables.task_models import Task
@@ -93,8 +93,8 @@ class TablesLane(Lane):
     def bad_sources(self, place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
         return files_kept_out(place, since_ms, accepted_ms)
 
-    def release_bad_sources(self, place: str, since_ms: int, order: ActionContext) -> list[OperationOutcome]:
-        return release_since(place, since_ms, order)
+    def release_bad_sources(self, place: str, since_ms: int, context: ActionContext) -> list[OperationOutcome]:
+        return release_since(place, since_ms, context)
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         return job_sections(job)

@@ -91,18 +91,22 @@ class BucketOutcomeSerializer(serializers.Serializer[Any]):
     dry_run = serializers.BooleanField()
 
 
-def _adopt(values: Values, order: ActionContext) -> dict[str, Any]:
+def _adopt(values: Values, context: ActionContext) -> dict[str, Any]:
     about = {name: values[name] for name in ("url", "layout", "name")}
     settings = values.get("settings", {})
-    bucket = check_adoption(**about, **settings) if order.is_dry_run else adopt_bucket(**about, **settings, order=order)
+    bucket = (
+        check_adoption(**about, **settings)
+        if context.is_dry_run
+        else adopt_bucket(**about, **settings, context=context)
+    )
     adopted = {"url": bucket.url, "layout": bucket.layout}
-    return {"changed": [bucket.name], "settings": adopted, "dry_run": order.is_dry_run}
+    return {"changed": [bucket.name], "settings": adopted, "dry_run": context.is_dry_run}
 
 
-def _change(values: Values, order: ActionContext) -> dict[str, Any]:
+def _change(values: Values, context: ActionContext) -> dict[str, Any]:
     bucket = find_bucket(values["bucket"])
-    changed = change_bucket(bucket, values["settings"], order=order)
-    return {"changed": [bucket.name] if changed else [], "settings": changed, "dry_run": order.is_dry_run}
+    changed = change_bucket(bucket, values["settings"], context=context)
+    return {"changed": [bucket.name] if changed else [], "settings": changed, "dry_run": context.is_dry_run}
 
 
 def _described(outcomes: Sequence[dict[str, Any]], is_dry_run: bool) -> dict[str, Any]:
@@ -159,7 +163,7 @@ RELEASE = OperatorAction(
         Texts("blocks", "Blocks", "Their ULIDs.", length_max=ULID_LENGTH, count_max=NAMES_MAX),
         Switch("all", "All of them", "All blocks in quarantine."),
     ),
-    apply=lambda values, order: release_sources(values["blocks"], everything=values["all"], order=order),
+    apply=lambda values, context: release_sources(values["blocks"], everything=values["all"], context=context),
     of_rows=lambda rows: [{"blocks": [row.block.ulid for row in rows], "all": False}],
     fits=lambda row: row.released_at_ms is None,
 )
@@ -170,7 +174,7 @@ WITHDRAW = OperatorAction(
     targets=(
         Numbers("groups", "Groups", "Their numbers.", low=1, high=GROUP_ID_MAX, count_max=NAMES_MAX, is_required=True),
     ),
-    apply=lambda values, order: withdraw_groups(values["groups"], order=order),
+    apply=lambda values, context: withdraw_groups(values["groups"], context=context),
     of_rows=lambda rows: [{"groups": [row.id for row in rows]}],
     fits=lambda row: row.state == GroupState.DONE,
 )

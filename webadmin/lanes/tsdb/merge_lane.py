@@ -108,8 +108,8 @@ class TsdbLane(Lane):
     def bad_sources(self, place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
         return sources_kept_out(place, since_ms, accepted_ms)
 
-    def release_bad_sources(self, place: str, since_ms: int, order: ActionContext) -> list[OperationOutcome]:
-        return release_since(place, since_ms, order)
+    def release_bad_sources(self, place: str, since_ms: int, context: ActionContext) -> list[OperationOutcome]:
+        return release_since(place, since_ms, context)
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         return job_sections(job)

@@ -65,28 +65,28 @@ class Decision:
         }
 
 
-def change_limits(*, tenant: str = ALL_TENANTS, values: Values | None, order: ActionContext) -> Decision:
+def change_limits(*, tenant: str = ALL_TENANTS, values: Values | None, context: ActionContext) -> Decision:
     """Set the given numbers and keep the others; None for a number, or for all values, removes them.
 
     Raises LimitsRefused unless the resulting limits are consistent, for everybody and for each tenant.
     """
     _check_place(tenant)
     _check_names(values, LIMIT_NAMES)
-    if order.is_dry_run:
-        return _forecast(_limits_decision(tenant, values, order))
+    if context.is_dry_run:
+        return _forecast(_limits_decision(tenant, values, context))
     with transaction.atomic(durable=True):
         _hold_decisions()
-        decision = _limits_decision(tenant, values, order)
+        decision = _limits_decision(tenant, values, context)
         if decision.before != decision.after:
             rows = PlacementLimit.objects.filter(tenant=tenant)
             rows.delete()
             if decision.after is not None:
                 PlacementLimit.objects.create(tenant=tenant, **decision.after)
-            _record(decision, order, "change_placement_limits", tenant or "everybody")
+            _record(decision, context, "change_placement_limits", tenant or "everybody")
     return decision
 
 
-def change_override(*, tenant: str, dataset: str, values: Values | None, order: ActionContext) -> Decision:
+def change_override(*, tenant: str, dataset: str, values: Values | None, context: ActionContext) -> Decision:
     """Set the given values for one dataset and keep the rest; None removes a value. ``shards`` pins it.
 
     Raises LimitsRefused, and PinRefused for shards that the ring does not have.
@@ -95,16 +95,16 @@ def change_override(*, tenant: str, dataset: str, values: Values | None, order: 
     if not tenant:
         raise LimitsRefused("an override is for one dataset of one tenant: name the tenant")
     _check_names(values, OVERRIDE_NAMES)
-    if order.is_dry_run:
-        return _forecast(_override_decision(tenant, dataset, values, order))
+    if context.is_dry_run:
+        return _forecast(_override_decision(tenant, dataset, values, context))
     with transaction.atomic(durable=True):
         _hold_decisions()
-        decision = _override_decision(tenant, dataset, values, order)
+        decision = _override_decision(tenant, dataset, values, context)
         if decision.before != decision.after:
             PlacementOverride.objects.filter(tenant=tenant, dataset=dataset).delete()
             if decision.after is not None:
                 PlacementOverride.objects.create(tenant=tenant, dataset=dataset, **decision.after)
-            _record(decision, order, "change_placement_override", f"{tenant}/{dataset}")
+            _record(decision, context, "change_placement_override", f"{tenant}/{dataset}")
     return decision
 
 
@@ -130,20 +130,20 @@ def _hold_decisions() -> None:
     dialect.locked(RulesHead.objects.filter(id=1)).only("id").get()
 
 
-def _limits_decision(tenant: str, values: Values | None, order: ActionContext) -> Decision:
+def _limits_decision(tenant: str, values: Values | None, context: ActionContext) -> Decision:
     row = PlacementLimit.objects.filter(tenant=tenant).first()
     before = limit_values(row) if row else None
-    decision = _decision(PlacementChange.Subject.LIMITS, tenant, "", before, values, order)
+    decision = _decision(PlacementChange.Subject.LIMITS, tenant, "", before, values, context)
     settings = _settings_after(decision)
     for limits in (settings.default_limits, *settings.tenants.values()):
         limits.check()
     return decision
 
 
-def _override_decision(tenant: str, dataset: str, values: Values | None, order: ActionContext) -> Decision:
+def _override_decision(tenant: str, dataset: str, values: Values | None, context: ActionContext) -> Decision:
     row = PlacementOverride.objects.filter(tenant=tenant, dataset=dataset).first()
     before = override_values(row) if row else None
-    decision = _decision(PlacementChange.Subject.OVERRIDE, tenant, dataset, before, values, order)
+    decision = _decision(PlacementChange.Subject.OVERRIDE, tenant, dataset, before, values, context)
     override: DatasetOverride = override_of(decision.after or {})
     override.check(current_ring().shards)
     return decision
@@ -155,7 +155,7 @@ def _decision(
     dataset: str,
     before: dict[str, Any] | None,
     values: Values | None,
-    order: ActionContext,
+    context: ActionContext,
 ) -> Decision:
     merged = {} if values is None else (before or {}) | dict(values)
     after = {name: _plain(name, value) for name, value in merged.items() if value is not None and value != []}
@@ -165,7 +165,7 @@ def _decision(
         dataset=dataset,
         before=before,
         after=after or None,
-        is_dry_run=order.is_dry_run,
+        is_dry_run=context.is_dry_run,
     )
 
 
@@ -202,14 +202,14 @@ def _forecast(decision: Decision) -> Decision:
     return replace(decision, movement=forecast_settings(operator_settings(), _settings_after(decision)))
 
 
-def _record(decision: Decision, order: ActionContext, action: str, target: str) -> None:
-    about = {"before": decision.before, "after": decision.after, "why": order.why[:WHY_MAX]}
-    record_audit(actor=order.actor, action=action, target=target[:250], detail=about)
+def _record(decision: Decision, context: ActionContext, action: str, target: str) -> None:
+    about = {"before": decision.before, "after": decision.after, "why": context.why[:WHY_MAX]}
+    record_audit(actor=context.actor, action=action, target=target[:250], detail=about)
     PlacementChange.objects.create(
         subject=decision.subject,
         at_ms=dialect.clock_ms(),
-        actor=order.actor[:150],
-        why=order.why[:WHY_MAX],
+        actor=context.actor[:150],
+        why=context.why[:WHY_MAX],
         tenant=decision.tenant,
         dataset=decision.dataset,
         before=decision.before,

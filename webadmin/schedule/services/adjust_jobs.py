@@ -14,7 +14,7 @@ from webadmin.schedule.services.operation import JobAction, Operation, Operation
 from webadmin.schedule.services.requeue_jobs import failures_forgotten
 
 
-def reset_failures(wanted: JobFilter, *, order: ActionContext) -> OperationOutcome:
+def reset_failures(wanted: JobFilter, *, context: ActionContext) -> OperationOutcome:
     """Reset the failures of scheduled and parked jobs; parked ones stay parked. Raises FilterEmpty."""
     return change_jobs(
         JobAction(
@@ -25,11 +25,11 @@ def reset_failures(wanted: JobFilter, *, order: ActionContext) -> OperationOutco
             change=_forget,
         ),
         wanted,
-        order,
+        context,
     )
 
 
-def pin(wanted: JobFilter, *, worker: str, order: ActionContext) -> OperationOutcome:
+def pin(wanted: JobFilter, *, worker: str, context: ActionContext) -> OperationOutcome:
     """Pin the jobs to this worker from their next assignment on. Raises FilterEmpty, NotFound."""
     if not Worker.objects.filter(name=worker).exists():
         raise NotFound(f"no worker {worker!r} has ever polled")
@@ -41,21 +41,21 @@ def pin(wanted: JobFilter, *, worker: str, order: ActionContext) -> OperationOut
             among=other.filter(state__in=HOLDING_STATES),
             their_state="other",
             choose=all_of_them,
-            change=partial(_pin, worker=worker, order=order),
+            change=partial(_pin, worker=worker, context=context),
             detail={"worker": worker},
         ),
         wanted,
-        order,
+        context,
     )
 
 
-def unpin(wanted: JobFilter, *, order: ActionContext) -> OperationOutcome:
+def unpin(wanted: JobFilter, *, context: ActionContext) -> OperationOutcome:
     """Remove pins, so that any worker of any build may run the jobs. Raises FilterEmpty."""
     pinned = Job.objects.filter(id__in=JobPin.objects.values("job_id"), state__in=HOLDING_STATES)
     return change_jobs(
         JobAction(action="unpin", among=pinned, their_state="pinned", choose=all_of_them, change=_unpin),
         wanted,
-        order,
+        context,
     )
 
 
@@ -63,7 +63,7 @@ def _forget(run: Operation, jobs: list[Job]) -> None:
     Job.objects.filter(id__in=[job.id for job in jobs]).update(**failures_forgotten())
 
 
-def _pin(run: Operation, jobs: list[Job], *, worker: str, order: ActionContext) -> None:
+def _pin(run: Operation, jobs: list[Job], *, worker: str, context: ActionContext) -> None:
     JobPin.objects.filter(job__in=jobs, kind=JobPin.Kind.WORKER).delete()
     JobPin.objects.bulk_create(
         JobPin(
@@ -71,8 +71,8 @@ def _pin(run: Operation, jobs: list[Job], *, worker: str, order: ActionContext) 
             kind=JobPin.Kind.WORKER,
             value=worker,
             command_index=run.index,
-            actor=order.actor,
-            why=order.why[:WHY_MAX],
+            actor=context.actor,
+            why=context.why[:WHY_MAX],
         )
         for job in jobs
     )

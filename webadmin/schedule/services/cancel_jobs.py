@@ -14,9 +14,9 @@ from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.operation import JobAction, Operation, OperationOutcome, all_of_them, change_jobs
 
 
-def cancel(wanted: JobFilter, *, order: ActionContext) -> OperationOutcome:
+def cancel(wanted: JobFilter, *, context: ActionContext) -> OperationOutcome:
     """Park scheduled jobs as deferred, even if a worker holds them. Raises FilterEmpty."""
-    reason = (f"parked by {order.actor}" + (f": {order.why}" if order.why else ""))[:500]
+    reason = (f"parked by {context.actor}" + (f": {context.why}" if context.why else ""))[:500]
     return change_jobs(
         JobAction(
             action="cancel",
@@ -27,7 +27,7 @@ def cancel(wanted: JobFilter, *, order: ActionContext) -> OperationOutcome:
             detail={"parked_reason": reason},
         ),
         wanted,
-        order,
+        context,
     )
 
 

@@ -59,7 +59,7 @@ class LimitOutcome:
 
 
 def change_limit(
-    *, name: LimitName, scope: Scope, value: int | None, order: ActionContext, for_seconds: int | None = None
+    *, name: LimitName, scope: Scope, value: int | None, context: ActionContext, for_seconds: int | None = None
 ) -> LimitOutcome:
     """Set a limit; ``value`` None removes the scope's own value, so that the wider scope's value is in force.
 
@@ -69,13 +69,13 @@ def change_limit(
     check_lane(scope)
     if for_seconds is not None and not 0 < for_seconds <= DURATION_SECONDS_MAX:
         raise DurationRefused(f"{for_seconds} seconds: a limit can be set for 1 to {DURATION_SECONDS_MAX} seconds")
-    if order.is_dry_run:
+    if context.is_dry_run:
         return _preview(name, scope, value, read_time(), for_seconds, is_dry_run=True)
     with operation() as run:
         outcome = _preview(name, scope, value, run.time, for_seconds, is_dry_run=False)
         if _holds_already(outcome, value):
             return outcome
-        index = _set(run, outcome, value, order)
+        index = _set(run, outcome, value, context)
     return replace(outcome, command_index=index)
 
 
@@ -149,14 +149,14 @@ def _holds_already(outcome: LimitOutcome, value: int | None) -> bool:
     return outcome.valid_until_ms is None and last.valid_until_ms is None and last.value == value
 
 
-def _set(run: Operation, outcome: LimitOutcome, value: int | None, order: ActionContext) -> int:
+def _set(run: Operation, outcome: LimitOutcome, value: int | None, context: ActionContext) -> int:
     about = outcome.to_json() | {
         "value": value,
         "valid_until_ms": outcome.valid_until_ms,
         "valid_until_wall_ms": outcome.valid_until_wall_ms,
     }
     del about["command"], about["dry_run"], about["notes"]
-    index = run.write("change_limit", order, target=f"{outcome.name} of {outcome.scope}", detail=about)
+    index = run.write("change_limit", context, target=f"{outcome.name} of {outcome.scope}", detail=about)
     here = LimitChange.objects.filter(
         name=outcome.name, scope_kind=outcome.scope.kind, scope_value=outcome.scope.value, is_superseded=False
     )
@@ -172,8 +172,8 @@ def _set(run: Operation, outcome: LimitOutcome, value: int | None, order: Action
         valid_until_ms=outcome.valid_until_ms,
         is_superseded=is_for_good and value is None,
         command_index=index,
-        actor=order.actor,
-        why=order.why[:WHY_MAX],
+        actor=context.actor,
+        why=context.why[:WHY_MAX],
     )
     return index
 

@@ -76,12 +76,12 @@ class Operation:
     index: int = 0
     writes: dict[str, FinishedWrite] = field(default_factory=dict)
 
-    def write(self, action: str, order: ActionContext, *, target: str = "", detail: dict[str, Any]) -> int:
+    def write(self, action: str, context: ActionContext, *, target: str = "", detail: dict[str, Any]) -> int:
         """Write the log entry and the audit entry; call it before any change."""
-        about = {"action": action, "why": order.why[:WHY_MAX]} | detail
-        self.index = write_command(kind=Command.Kind.OPERATE, actor=order.actor, time=self.time, change_set=about)
+        about = {"action": action, "why": context.why[:WHY_MAX]} | detail
+        self.index = write_command(kind=Command.Kind.OPERATE, actor=context.actor, time=self.time, change_set=about)
         record_audit(
-            actor=order.actor, action=action, target=target[:TARGET_MAX], detail=about | {"command": self.index}
+            actor=context.actor, action=action, target=target[:TARGET_MAX], detail=about | {"command": self.index}
         )
         return self.index
 
@@ -128,7 +128,7 @@ class JobAction:
     detail: dict[str, Any] = field(default_factory=dict)
 
 
-def change_jobs(orders: JobAction, wanted: JobFilter, order: ActionContext) -> OperationOutcome:
+def change_jobs(orders: JobAction, wanted: JobFilter, context: ActionContext) -> OperationOutcome:
     """Run an action on all jobs that match, in batches of one command each. Raises FilterEmpty."""
     jobs = wanted.apply(orders.among).order_by("id")
     changed: list[str] = []
@@ -136,7 +136,7 @@ def change_jobs(orders: JobAction, wanted: JobFilter, order: ActionContext) -> O
     indexes: list[int] = []
     last_id = 0
     while True:
-        if order.is_dry_run:
+        if context.is_dry_run:
             batch = list(jobs.filter(id__gt=last_id)[:JOBS_PER_COMMAND])
             chosen, stay = orders.choose(batch, _room_now() - len(changed))
         else:
@@ -145,7 +145,7 @@ def change_jobs(orders: JobAction, wanted: JobFilter, order: ActionContext) -> O
                 chosen, stay = orders.choose(batch, run.room())
                 if chosen:
                     detail = {"filter": wanted.to_json(), "jobs": [job.name for job in chosen]} | orders.detail
-                    indexes.append(run.write(orders.action, order, target=target_of(chosen), detail=detail))
+                    indexes.append(run.write(orders.action, context, target=target_of(chosen), detail=detail))
                     orders.change(run, chosen)
         changed += [job.name for job in chosen]
         left += stay
@@ -156,7 +156,7 @@ def change_jobs(orders: JobAction, wanted: JobFilter, order: ActionContext) -> O
     left += [(name, f"no {orders.their_state} job of this name fits the filter") for name in sorted(unknown)]
     return OperationOutcome(
         action=orders.action,
-        is_dry_run=order.is_dry_run,
+        is_dry_run=context.is_dry_run,
         changed=tuple(changed),
         left=tuple(left),
         command_indexes=tuple(indexes),

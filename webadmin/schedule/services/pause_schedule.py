@@ -62,14 +62,14 @@ class PauseOutcome:
 
 
 def pause(
-    *, scope: Scope, order: ActionContext, mode: PauseMode = PauseMode.PAUSE, for_seconds: int | None = None
+    *, scope: Scope, context: ActionContext, mode: PauseMode = PauseMode.PAUSE, for_seconds: int | None = None
 ) -> PauseOutcome:
     """Pause or drain a scope until it is resumed, or for ``for_seconds``. Raises ScopeRefused, DurationRefused."""
     _check(scope)
     if for_seconds is not None and not 0 < for_seconds <= DURATION_SECONDS_MAX:
         raise DurationRefused(f"{for_seconds} seconds: a pause lasts 1 to {DURATION_SECONDS_MAX} seconds")
-    if order.is_dry_run:
-        return _outcome(scope, mode, _end_of(read_time(), for_seconds), order, None)
+    if context.is_dry_run:
+        return _outcome(scope, mode, _end_of(read_time(), for_seconds), context, None)
     with operation() as run:
         now_ms, end = run.time.now_ms, _end_of(run.time, for_seconds)
         until = end[0]
@@ -79,8 +79,8 @@ def pause(
         index = None
         if not same.exists():
             about = {"scope": {"kind": scope.kind, "value": scope.value}, "mode": mode, "valid_until_ms": until}
-            index = run.write("pause", order, target=str(scope), detail=about)
-            _end(scope, now_ms, order.actor)
+            index = run.write("pause", context, target=str(scope), detail=about)
+            _end(scope, now_ms, context.actor)
             Pause.objects.create(
                 scope_kind=scope.kind,
                 scope_value=scope.value,
@@ -88,25 +88,25 @@ def pause(
                 since_ms=now_ms,
                 valid_until_ms=until,
                 command_index=index,
-                actor=order.actor,
-                why=order.why[:WHY_MAX],
+                actor=context.actor,
+                why=context.why[:WHY_MAX],
             )
-    return _outcome(scope, mode, end, order, index)
+    return _outcome(scope, mode, end, context, index)
 
 
-def resume(*, scope: Scope, order: ActionContext) -> PauseOutcome:
+def resume(*, scope: Scope, context: ActionContext) -> PauseOutcome:
     """Resume a scope. A wider pause that covers it stays in force. Raises ScopeRefused."""
     _check(scope)
-    if order.is_dry_run:
-        return _outcome(scope, None, FURTHER_NOTICE, order, None)
+    if context.is_dry_run:
+        return _outcome(scope, None, FURTHER_NOTICE, context, None)
     with operation() as run:
         index = None
         paused = pauses_in_force(run.time.now_ms).filter(scope_kind=scope.kind, scope_value=scope.value)
         if paused.exists():
             about = {"scope": {"kind": scope.kind, "value": scope.value}}
-            index = run.write("resume", order, target=str(scope), detail=about)
-            _end(scope, run.time.now_ms, order.actor)
-    return _outcome(scope, None, FURTHER_NOTICE, order, index)
+            index = run.write("resume", context, target=str(scope), detail=about)
+            _end(scope, run.time.now_ms, context.actor)
+    return _outcome(scope, None, FURTHER_NOTICE, context, index)
 
 
 def _check(scope: Scope) -> None:
@@ -128,7 +128,7 @@ def _end(scope: Scope, now_ms: int, actor: str) -> None:
 
 
 def _outcome(
-    scope: Scope, mode: PauseMode | None, end: PauseEnd, order: ActionContext, index: int | None
+    scope: Scope, mode: PauseMode | None, end: PauseEnd, context: ActionContext, index: int | None
 ) -> PauseOutcome:
     place = {} if scope.kind is ScopeKind.GLOBAL else {scope.kind.value: scope.value}
     now_ms = read_time().now_ms
@@ -137,7 +137,7 @@ def _outcome(
         mode=mode,
         valid_until_ms=end[0],
         valid_until_wall_ms=end[1],
-        is_dry_run=order.is_dry_run,
+        is_dry_run=context.is_dry_run,
         waiting_jobs=Job.objects.filter(**place, state=JobState.WAITING).count(),
         queued_blocks=sum(lane.queued(scope, now_ms).count for lane in lanes()),
         command_index=index,

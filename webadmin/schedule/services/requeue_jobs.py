@@ -32,7 +32,7 @@ from webadmin.schedule.services.operation import (
 
 
 def requeue(
-    wanted: JobFilter, *, order: ActionContext, newer_build_only: bool = False, keep_failures: bool = False
+    wanted: JobFilter, *, context: ActionContext, newer_build_only: bool = False, keep_failures: bool = False
 ) -> OperationOutcome:
     """Requeue parked jobs, with their failures reset unless ``keep_failures``.
 
@@ -44,11 +44,11 @@ def requeue(
             among=Job.objects.filter(state=JobState.PARKED),
             their_state="parked",
             choose=_choose,
-            change=partial(put_back, order=order, newer_build_only=newer_build_only, keep_failures=keep_failures),
+            change=partial(put_back, context=context, newer_build_only=newer_build_only, keep_failures=keep_failures),
             detail={"newer_build_only": newer_build_only, "keep_failures": keep_failures},
         ),
         wanted,
-        order,
+        context,
     )
     return replace(outcome, notes=_not_covered(wanted))
 
@@ -90,7 +90,7 @@ def put_back(
     run: Operation,
     jobs: list[Job],
     *,
-    order: ActionContext,
+    context: ActionContext,
     newer_build_only: bool = False,
     keep_failures: bool = False,
 ) -> None:
@@ -106,8 +106,8 @@ def put_back(
                 kind=JobPin.Kind.NEWER_THAN,
                 value=build,
                 command_index=run.index,
-                actor=order.actor,
-                why=order.why[:WHY_MAX],
+                actor=context.actor,
+                why=context.why[:WHY_MAX],
             )
             for job_id, builds in failed_builds(jobs).items()
             for build in sorted(builds)

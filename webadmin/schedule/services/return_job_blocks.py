@@ -16,7 +16,7 @@ from webadmin.schedule.services.operation import Chosen, JobAction, Operation, O
 REASON_MAX = 500
 
 
-def return_job_blocks(wanted: JobFilter, *, order: ActionContext) -> OperationOutcome:
+def return_job_blocks(wanted: JobFilter, *, context: ActionContext) -> OperationOutcome:
     """End parked jobs and return their blocks; quarantined ones are left. Raises FilterEmpty."""
     return change_jobs(
         JobAction(
@@ -27,7 +27,7 @@ def return_job_blocks(wanted: JobFilter, *, order: ActionContext) -> OperationOu
             change=_give_back,
         ),
         wanted,
-        order,
+        context,
     )
 
 

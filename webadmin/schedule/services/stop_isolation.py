@@ -53,7 +53,7 @@ class DecisionOutcome:
         }
 
 
-def isolation_stop_reason(lane: str, place: str, found: Sequence[FoundBad], order: ActionContext) -> str:
+def isolation_stop_reason(lane: str, place: str, found: Sequence[FoundBad], context: ActionContext) -> str:
     """Return why bad sources of a place may not be quarantined now, "" if they may.
 
     Stop quarantine there if ``found``, the sources to be quarantined, are too many beside those of the last hour.
@@ -63,18 +63,18 @@ def isolation_stop_reason(lane: str, place: str, found: Sequence[FoundBad], orde
     sources = recent_sources(lane, place, found)
     if not sources.is_too_many:
         return ""
-    if not order.is_dry_run:
-        log.error("isolation_stopped %s", stop_isolation(lane, place, sources, order))
+    if not context.is_dry_run:
+        log.error("isolation_stopped %s", stop_isolation(lane, place, sources, context))
     return str(sources)
 
 
-def stop_isolation(lane: str, place: str, sources: RecentSources, order: ActionContext) -> IsolationStop:
+def stop_isolation(lane: str, place: str, sources: RecentSources, context: ActionContext) -> IsolationStop:
     """Stop quarantine in a place until an operator decides; return the open stop if there is one already."""
     with operation() as run:
         if (stop := open_stop(lane, place)) is not None:
             return stop
         about = {"lane": lane, "place": place, "bad": dict(sources.bad), "merged": sources.merged_count}
-        run.write("stop_isolation", order, target=place or lane, detail=about)
+        run.write("stop_isolation", context, target=place or lane, detail=about)
         return IsolationStop.objects.create(
             lane=lane,
             place=place,
@@ -87,7 +87,7 @@ def stop_isolation(lane: str, place: str, sources: RecentSources, order: ActionC
 
 
 def decide_isolation(
-    lane: str, place: str, decision: IsolationStop.Decision, *, order: ActionContext
+    lane: str, place: str, decision: IsolationStop.Decision, *, context: ActionContext
 ) -> DecisionOutcome:
     """End the stop of a place.
 
@@ -101,11 +101,11 @@ def decide_isolation(
     stop = open_stop(lane, place)
     if stop is None:
         note = f"nothing is stopped in {lane} {place}".rstrip() + ": nothing to decide"
-        return DecisionOutcome(lane=lane, place=place, decision=decision, is_dry_run=order.is_dry_run, notes=(note,))
+        return DecisionOutcome(lane=lane, place=place, decision=decision, is_dry_run=context.is_dry_run, notes=(note,))
     outcomes: list[OperationOutcome] = []
     notes: tuple[str, ...] = ()
     if decision is IsolationStop.Decision.RETRY:
-        outcomes = _retry(stop, order)
+        outcomes = _retry(stop, context)
     else:
         notes = (
             "sources that fail alone are quarantined again, one by one; those that arrive from now on are counted",
@@ -115,13 +115,13 @@ def decide_isolation(
     without_room = sum(reason == QUEUE_IS_FULL for _, reason in left)
     if without_room:
         notes = (f"the stop stays: {without_room} left because the queue is full; decide again when there is room",)
-    elif not order.is_dry_run:
-        indexes += _end(stop, decision, order)
+    elif not context.is_dry_run:
+        indexes += _end(stop, decision, context)
     return DecisionOutcome(
         lane=lane,
         place=place,
         decision=decision,
-        is_dry_run=order.is_dry_run,
+        is_dry_run=context.is_dry_run,
         changed=tuple(name for outcome in outcomes for name in outcome.changed),
         left=left,
         command_indexes=indexes,
@@ -129,29 +129,29 @@ def decide_isolation(
     )
 
 
-def _retry(stop: IsolationStop, order: ActionContext) -> list[OperationOutcome]:
+def _retry(stop: IsolationStop, context: ActionContext) -> list[OperationOutcome]:
     lane, at_ms = lane_of(stop.lane), stop.at_ms
     if lane.keeps_wall_time:
         at_ms = wall_times([stop.command_index]).of(stop.at_ms, stop.command_index)
     evicted = Job.objects.filter(lane.jobs_of(stop.place), is_kind(ParkedKind.EVICTED), lane=stop.lane)
     names = list(evicted.filter(state=JobState.PARKED).order_by("id").values_list("name", flat=True))
     batches = (tuple(names[start : start + NAMES_MAX]) for start in range(0, len(names), NAMES_MAX))
-    requeued = [requeue(JobFilter(names=batch), order=order) for batch in batches]
-    return [*requeued, *lane.release_bad_sources(stop.place, at_ms - RECENT_MS, order)]
+    requeued = [requeue(JobFilter(names=batch), context=context) for batch in batches]
+    return [*requeued, *lane.release_bad_sources(stop.place, at_ms - RECENT_MS, context)]
 
 
-def _end(stop: IsolationStop, decision: IsolationStop.Decision, order: ActionContext) -> tuple[int, ...]:
+def _end(stop: IsolationStop, decision: IsolationStop.Decision, context: ActionContext) -> tuple[int, ...]:
     with operation() as run:
         active = IsolationStop.objects.filter(id=stop.id, ended_at_ms=None)
         if not active.exists():
             return ()
         about = {"lane": stop.lane, "place": stop.place, "decision": decision.value, "stop": stop.command_index}
-        index = run.write("decide_isolation", order, target=stop.place or stop.lane, detail=about)
+        index = run.write("decide_isolation", context, target=stop.place or stop.lane, detail=about)
         active.update(
             ended_at_ms=run.time.now_ms,
             ended_wall_ms=run.time.wall_ms,
             decision=decision,
-            ended_by=order.actor,
-            why=order.why[:WHY_MAX],
+            ended_by=context.actor,
+            why=context.why[:WHY_MAX],
         )
     return (index,)

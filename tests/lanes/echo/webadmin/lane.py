@@ -120,10 +120,10 @@ class EchoLane(Lane):
     def bad_sources(self, place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
         return services.bad_texts(place, since_ms, accepted_ms)
 
-    def release_bad_sources(self, place: str, since_ms: int, order: ActionContext) -> list[OperationOutcome]:
+    def release_bad_sources(self, place: str, since_ms: int, context: ActionContext) -> list[OperationOutcome]:
         rows = TextFile.objects.filter(services.of_place(place), quarantined_ms__gte=since_ms)
-        released = services.release_quarantined(list(rows.values_list("key", flat=True)), order)
-        return [OperationOutcome(action="release_texts", is_dry_run=order.is_dry_run, changed=tuple(released))]
+        released = services.release_quarantined(list(rows.values_list("key", flat=True)), context)
+        return [OperationOutcome(action="release_texts", is_dry_run=context.is_dry_run, changed=tuple(released))]
 
 
 def _specs(jobs: Sequence[Job], fences: dict[int, int]) -> Iterable[tuple[int, EchoSpec]]:

@@ -71,8 +71,8 @@ def _plan_folder(tenant: str, folder: str, rows: Sequence[TextFile]) -> str:
         free = TextFile.objects.filter(key__in=keys, state=TextState.LIVE)
         if not run.room() or free.count() != len(keys):
             return ""
-        order = ActionContext(actor="control:echo", why="enough files")
-        run.write("plan_texts", order, target=f"{tenant}/{folder}", detail={"jobs": [name], "created": [entry]})
+        context = ActionContext(actor="control:echo", why="enough files")
+        run.write("plan_texts", context, target=f"{tenant}/{folder}", detail={"jobs": [name], "created": [entry]})
         job = Job.objects.create(
             name=name,
             lane=KIND,
@@ -139,8 +139,8 @@ def _quarantine(job: Job, bad: Sequence[tuple[TextFile, BadObject]]) -> dict[str
     """Quarantine files and end their job; its other files are planned again."""
     with operation() as run:
         keys = [row.key for row, _ in bad]
-        order = ActionContext(actor="control:echo", why="cannot be read")
-        run.write("quarantine_texts", order, target=bad[0][0].place, detail={"files": keys, "jobs": [job.name]})
+        context = ActionContext(actor="control:echo", why="cannot be read")
+        run.write("quarantine_texts", context, target=bad[0][0].place, detail={"files": keys, "jobs": [job.name]})
         for row, error in bad:
             TextFile.objects.filter(pk=row.pk, state=TextState.OWNED).update(
                 state=TextState.QUARANTINED,
@@ -173,12 +173,12 @@ def bad_texts(place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
     return Counter(rows.values_list("error_class", flat=True))
 
 
-def release_quarantined(keys: Sequence[str], order: ActionContext) -> list[str]:
+def release_quarantined(keys: Sequence[str], context: ActionContext) -> list[str]:
     """Make quarantined files live again; return their keys."""
     with operation() as run:
         rows = TextFile.objects.filter(key__in=keys, state=TextState.QUARANTINED)
         found = list(rows.values_list("key", flat=True))
-        if found and not order.is_dry_run:
-            run.write("release_texts", order, target=found[0], detail={"files": found})
+        if found and not context.is_dry_run:
+            run.write("release_texts", context, target=found[0], detail={"files": found})
             rows.update(state=TextState.LIVE, reason="", error_class="", quarantined_ms=None)
     return found

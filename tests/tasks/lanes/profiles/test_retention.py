@@ -27,7 +27,7 @@ def test_old_data_goes_by_itself_and_twice_is_harmless(real_service: Service) ->
 
 def test_deleted_data_is_rewritten_by_itself(real_service: Service) -> None:
     real_service.add(block_meta(ulid(real_service.clock.now_ms), tenant="acme", level=3))
-    request_deletion(DeletionTarget(tenant="acme"), order=ActionContext(actor="test"))
+    request_deletion(DeletionTarget(tenant="acme"), context=ActionContext(actor="test"))
     rewrite_masked()
     assert real_service.states() == {"dropped": 1}
 

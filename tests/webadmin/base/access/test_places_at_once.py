@@ -30,7 +30,7 @@ def test_of_two_tables_that_overlap_and_are_created_at_once_one_is_refused(
             tenant="acme", name=place.replace("/", "-"), url=f"{tmp_path.as_uri()}/{place}", time_column="ts"
         )
         try:
-            create_table(new, order=ActionContext(actor="test", why="a test"))
+            create_table(new, context=ActionContext(actor="test", why="a test"))
         except TableExists as error:
             return str(error)
         finally:

@@ -28,7 +28,7 @@ from webadmin.lanes.catalog.services.staged_rows import metarange_of_commit
 from webadmin.lanes.catalog.services.write_objects import delete_entry, put_entry
 from webadmin.lanes.catalog.states import Why
 
-ORDER = ActionContext(actor="tester", why="a test")
+CONTEXT = ActionContext(actor="tester", why="a test")
 SAID = NewCommit(committer="tester", message="m", metadata={"k": "v"})
 
 
@@ -80,16 +80,16 @@ class Catalog:
         return [(each.kind, each.key.decode()) for each in items if isinstance(each, Change)]
 
     def commit(self, branch: str = "main", **told: Any) -> Commit:
-        return commit_branch(self.repository, branch, _said(told), order=ORDER)
+        return commit_branch(self.repository, branch, _said(told), context=CONTEXT)
 
     def merge(self, source: str, branch: str = "main", **told: Any) -> Commit:
         strategy, squash = told.pop("strategy", None), told.pop("is_squashed", False)
         return merge_into(
-            self.repository, source, branch, _said(told), strategy=strategy, is_squashed=squash, order=ORDER
+            self.repository, source, branch, _said(told), strategy=strategy, is_squashed=squash, context=CONTEXT
         )
 
     def branch(self, name: str, source: str = "main") -> None:
-        create_branch(self.repository, name, source, order=ORDER)
+        create_branch(self.repository, name, source, context=CONTEXT)
 
     def record(self, branch: str = "main") -> BranchRecord:
         record = read_record(find_branch(self.repository, branch).pk)
@@ -121,7 +121,7 @@ def _said(told: Mapping[str, Any]) -> NewCommit:
 def new_catalog(tenant: str = "acme", name: str = "repo") -> Catalog:
     """A repository with an empty branch ``main``."""
     new = NewRepository(tenant=tenant, name=name, storage_namespace=f"local://{name}")
-    return Catalog(create_repository(new, order=ORDER))
+    return Catalog(create_repository(new, context=CONTEXT))
 
 
 def keys_of(items: Sequence[Any]) -> list[str]:

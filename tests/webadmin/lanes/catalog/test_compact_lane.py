@@ -13,7 +13,7 @@ from engine.lanes.catalog.plan.branch import BranchRecord
 from engine.schedule.model import AttemptOutcome, JobState
 from engine.storage import StorageError
 from tests.webadmin.lanes.catalog.compactor import Compactor
-from tests.webadmin.lanes.catalog.short import ORDER, Catalog
+from tests.webadmin.lanes.catalog.short import CONTEXT, Catalog
 from tests.webadmin.probes import probe
 from tests.webadmin.service import check_invariants
 from webadmin.console.pages import front_page
@@ -123,7 +123,7 @@ def test_a_deleted_prefix_is_folded_to_absence(compactor: Compactor) -> None:
     catalog.puts(xa="1", xb="1", y="1")
     catalog.commit()
     catalog.puts(xc="1")
-    delete_prefix(catalog.repository, "main", b"x", order=ORDER)
+    delete_prefix(catalog.repository, "main", b"x", context=CONTEXT)
     catalog.puts(xb="2")
     compactor.sense()
     assert compactor.finish().removed == 1
@@ -143,14 +143,14 @@ def test_a_build_overtaken_by_a_commit_is_never_visible(compactor: Compactor, ot
     if other == "commit":
         catalog.commit()
     elif other == "reset":
-        reset_branch(catalog.repository, "main", order=ORDER)
+        reset_branch(catalog.repository, "main", context=CONTEXT)
     elif other == "compaction":
         catalog.compact()
     else:
         catalog.branch("other")
         catalog.repository.default_branch = "other"
         catalog.repository.save()
-        delete_branch(catalog.repository, "main", order=ORDER)
+        delete_branch(catalog.repository, "main", context=CONTEXT)
         if other == "anew":
             catalog.branch("main", "other")
     before = catalog.visible("other" if other == "delete" else "main")
@@ -263,7 +263,7 @@ def test_a_parked_job_is_requeued_and_published(compactor: Compactor) -> None:
     compactor.sense()
     compactor.fail_for_good()
     compactor.sense()
-    requeue(JobFilter(everything=True), order=ORDER)
+    requeue(JobFilter(everything=True), context=CONTEXT)
     compactor.sense()
     compactor.finish()
     assert (compactor.last().state, compactor.last().ended_because) == ("published", "")
@@ -284,7 +284,7 @@ def test_a_branch_whose_compaction_failed_is_compacted_by_order_at_once(compacto
     expected = dirty(compactor.catalog)
     compactor.sense()
     compactor.fail_for_good()
-    order_compaction(find_branch(compactor.catalog.repository, "main"), order=ORDER)
+    order_compaction(find_branch(compactor.catalog.repository, "main"), context=CONTEXT)
     assert compactor.sense().begun == ["acme/repo/main"]
     compactor.finish()
     assert compactor.catalog.visible() == expected
@@ -294,7 +294,7 @@ def test_an_operator_gives_a_parked_job_back(compactor: Compactor) -> None:
     dirty(compactor.catalog)
     compactor.sense()
     compactor.fail_for_good()
-    return_job_blocks(JobFilter(names=(Job.objects.get().name,)), order=ORDER)
+    return_job_blocks(JobFilter(names=(Job.objects.get().name,)), context=CONTEXT)
     assert compactor.last().state == CompactionState.ENDED
     assert Job.objects.get().state == JobState.DISSOLVED
     check_invariants()
@@ -333,7 +333,7 @@ def test_a_token_sealed_by_a_process_that_died_is_compacted_by_the_next_job(comp
     assert (compactor.last().state, compactor.last().job) == ("open", None)
     assert catalog.visible() == expected
     with pytest.raises(BranchBusy):
-        begin_compaction(find_branch(catalog.repository, "main"), cause="again", order=ORDER)
+        begin_compaction(find_branch(catalog.repository, "main"), cause="again", context=CONTEXT)
     compactor.service.clock.advance(GATHER_MS_MAX / 1000 + 1)
     report = compactor.sense()
     assert (report.abandoned, report.begun) == (1, ["acme/repo/main"])
@@ -388,7 +388,7 @@ def test_empty_tokens_are_dropped_without_a_job(compactor: Compactor) -> None:
     compactor.sense()
     compactor.finish()
     snapshot = catalog.record().snapshot
-    done = begin_compaction(find_branch(catalog.repository, "main"), cause="by hand", order=ORDER)
+    done = begin_compaction(find_branch(catalog.repository, "main"), cause="by hand", context=CONTEXT)
     assert (done.state, done.ended_because) == (CompactionState.ENDED, "nothing is staged")
     assert catalog.record().snapshot == snapshot
     assert Job.objects.count() == 1

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 
 from engine.schedule.model import JobState
 from tests.webadmin.lanes.catalog.compactor import Compactor
-from tests.webadmin.lanes.catalog.short import ORDER, new_catalog
+from tests.webadmin.lanes.catalog.short import CONTEXT, new_catalog
 from tests.webadmin.lanes.catalog.test_garbage import DAYS, age, upload
 from webadmin.lanes.catalog.services.branches import find_branch
 from webadmin.lanes.catalog.services.records import seal_branch
@@ -103,9 +103,9 @@ def test_a_status_without_rows_is_printed_and_an_unknown_tenant_is_an_error(comp
 
 def test_a_deleted_repository_is_listed_and_restored(compactor: Compactor) -> None:
     first = compactor.catalog.repository
-    delete_repository(first, order=ORDER)
+    delete_repository(first, context=CONTEXT)
     second = new_catalog().repository
-    delete_repository(second, order=ORDER)
+    delete_repository(second, context=CONTEXT)
     assert {row["id"] for row in told("status", "--tenant", "acme")["deleted_repositories"]} == {first.pk, second.pk}
     assert f"acme/repo (id {first.pk}): Deleted" in run("status")
     with pytest.raises(CommandError, match=f"choose by id one of .*{first.pk}"):

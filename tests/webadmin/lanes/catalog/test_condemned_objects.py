@@ -18,7 +18,7 @@ from engine.storage.local import LocalStore
 from tests.processes import wait_until
 from tests.webadmin.lanes.catalog.api.conftest import Caller
 from tests.webadmin.lanes.catalog.order_steps import is_waited_for_a_lock
-from tests.webadmin.lanes.catalog.short import ORDER, SAID, Catalog, new_catalog
+from tests.webadmin.lanes.catalog.short import CONTEXT, SAID, Catalog, new_catalog
 from tests.webadmin.lanes.catalog.stepping import Stepped
 from webadmin.lanes.catalog.models import Commit, CondemnedObject
 from webadmin.lanes.catalog.places import catalog_store, data_prefix_of, folder_of
@@ -40,13 +40,13 @@ Link = Callable[[Catalog, str, str], object]
 """Links the state of a commit in which the object is; the last is the next commit, which deletes it."""
 
 LINKS: dict[str, Link] = {
-    "branch": lambda catalog, first, _: create_branch(catalog.repository, "again", first, order=ORDER),
-    "tag": lambda catalog, first, _: create_tag(catalog.repository, "kept", first, order=ORDER),
-    "reset": lambda catalog, first, _: hard_reset(catalog.repository, "main", first, order=ORDER),
+    "branch": lambda catalog, first, _: create_branch(catalog.repository, "again", first, context=CONTEXT),
+    "tag": lambda catalog, first, _: create_tag(catalog.repository, "kept", first, context=CONTEXT),
+    "reset": lambda catalog, first, _: hard_reset(catalog.repository, "main", first, context=CONTEXT),
     "merge": lambda catalog, first, _: catalog.merge(first),
-    "cherry-pick": lambda catalog, first, _: cherry_pick(catalog.repository, "main", first, None, order=ORDER),
-    "revert": lambda catalog, _, second: revert_commit(catalog.repository, "main", second, SAID, order=ORDER),
-    "retention": lambda catalog, *_: change_policy(catalog.repository, {"retention_days": 0}, order=ORDER),
+    "cherry-pick": lambda catalog, first, _: cherry_pick(catalog.repository, "main", first, None, context=CONTEXT),
+    "revert": lambda catalog, _, second: revert_commit(catalog.repository, "main", second, SAID, context=CONTEXT),
+    "retention": lambda catalog, *_: change_policy(catalog.repository, {"retention_days": 0}, context=CONTEXT),
     "copy": lambda catalog, first, _: copied(catalog, first),
 }
 
@@ -59,16 +59,16 @@ def copied(catalog: Catalog, source: str, caller: str = "ann") -> int:
 
 def expired(catalog: Catalog) -> tuple[str, str]:
     """Two commits beyond what is kept of history, the second of which deletes the object of the first."""
-    create_branch(catalog.repository, "work", "main", order=ORDER)
+    create_branch(catalog.repository, "work", "main", context=CONTEXT)
     catalog_store().put(data_prefix_of(catalog.repository) + "o", b"bytes")
     value = ObjectEntry(address="data/o", size=5, checksum="o", written_at=0.0)
     put_entry(catalog.repository, "work", b"a", value)
     first = catalog.commit("work")
     delete_entry(catalog.repository, "work", b"a")
     second = catalog.commit("work")
-    delete_branch(catalog.repository, "work", order=ORDER)
+    delete_branch(catalog.repository, "work", context=CONTEXT)
     Commit.objects.filter(repository=catalog.repository).update(created_ms=0)
-    change_policy(catalog.repository, {"retention_days": 1, "grace_seconds": 60}, order=ORDER)
+    change_policy(catalog.repository, {"retention_days": 1, "grace_seconds": 60}, context=CONTEXT)
     for info in catalog_store().list(data_prefix_of(catalog.repository)):
         os.utime(Path(catalog_store().url.removeprefix("file://")) / info.key, (0, 0))
     return first.commit_id, second.commit_id
@@ -120,7 +120,7 @@ def test_what_is_not_counted_is_lost(real_catalog: Catalog, monkeypatch: pytest.
 
 def test_a_link_that_is_not_committed_yet_is_waited_for(real_catalog: Catalog) -> None:
     first, _ = condemned(real_catalog)
-    linking = Stepped(partial(create_tag, real_catalog.repository, "kept", first, order=ORDER), COUNTED)
+    linking = Stepped(partial(create_tag, real_catalog.repository, "kept", first, context=CONTEXT), COUNTED)
     linking.to('INSERT INTO "access_auditentry"')
     with ThreadPoolExecutor(1) as pool:
         collecting = pool.submit(in_thread, lambda: collect_garbage(real_catalog.repository))

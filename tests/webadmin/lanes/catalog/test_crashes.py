@@ -15,7 +15,7 @@ from engine.core.errors import BadObject
 from engine.lanes.catalog.plan.branch import base_version_of, seal
 from engine.storage import ObjectNotFound, StorageError
 from tests.memory_store import MemoryStore
-from tests.webadmin.lanes.catalog.short import ORDER, Catalog
+from tests.webadmin.lanes.catalog.short import CONTEXT, Catalog
 from webadmin.base.access.models import AuditEntry
 from webadmin.lanes.catalog import places
 from webadmin.lanes.catalog.errors import BranchBusy, DirtyBranch, NothingToCommit, PreconditionFailed, TooManyKeys
@@ -285,7 +285,7 @@ def test_rows_are_read_in_pages_without_an_early_end_or_a_repetition(
 
 def test_mutations_are_written_down(catalog: Catalog) -> None:
     catalog.put("k", "x")
-    delete_prefix(catalog.repository, "main", b"k", order=ORDER)
+    delete_prefix(catalog.repository, "main", b"k", context=CONTEXT)
     catalog.put("k", "y")
     catalog.commit()
     catalog.branch("b")

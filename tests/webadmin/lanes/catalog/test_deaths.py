@@ -10,7 +10,7 @@ import pytest
 from django.db import connection, transaction
 
 from tests.memory_store import MemoryStore
-from tests.webadmin.lanes.catalog.short import ORDER, Catalog, new_catalog
+from tests.webadmin.lanes.catalog.short import CONTEXT, Catalog, new_catalog
 from webadmin.lanes.catalog import places
 from webadmin.lanes.catalog.services.reset_branch import reset_prefix
 
@@ -95,7 +95,7 @@ def test_a_compaction_that_dies_anywhere_changes_nothing_that_is_seen(in_memory:
 
 def test_resets_and_merges_that_die_are_done_or_not(in_memory: None) -> None:
     def reset(catalog: Catalog) -> None:
-        reset_prefix(catalog.repository, "main", b"", order=ORDER)
+        reset_prefix(catalog.repository, "main", b"", context=CONTEXT)
 
     for catalog in dies_everywhere(prepared, reset):
         assert catalog.visible() in (VISIBLE, {"a": "x", "b": "x"})

@@ -11,7 +11,7 @@ import pytest
 from engine.lanes.catalog.diff import Change, diff_states
 from engine.lanes.catalog.three_way import MergeConflict, Side
 from engine.storage import ObjectInfo
-from tests.webadmin.lanes.catalog.short import ORDER, SAID, Catalog
+from tests.webadmin.lanes.catalog.short import CONTEXT, SAID, Catalog
 from webadmin.lanes.catalog.errors import DirtyBranch, EntryMissing, NothingToCommit, NothingToMerge
 from webadmin.lanes.catalog.models import BranchToken, Build, StagedEntry
 from webadmin.lanes.catalog.places import catalog_store, folder_of
@@ -148,7 +148,7 @@ def test_a_merge_into_a_branch_with_uncommitted_changes_is_refused(catalog: Cata
         with pytest.raises(DirtyBranch):
             catalog.merge("work")
         with pytest.raises(DirtyBranch):
-            import_entries(catalog.repository, "main", [b"i"], lambda: nullcontext(iter(())), SAID, order=ORDER)
+            import_entries(catalog.repository, "main", [b"i"], lambda: nullcontext(iter(())), SAID, context=CONTEXT)
         assert catalog.record() == before  # nothing is sealed for a merge that is refused
     catalog.delete("b")
     catalog.merge("work", is_squashed=True)
@@ -163,11 +163,11 @@ def test_revert_and_cherry_pick(catalog: Catalog) -> None:
     second = catalog.commit()
     catalog.put("c", "x")
     catalog.commit()
-    revert_commit(catalog.repository, "main", second.commit_id, SAID, order=ORDER)
+    revert_commit(catalog.repository, "main", second.commit_id, SAID, context=CONTEXT)
     assert catalog.visible() == {"a": "x", "c": "x"}
     with pytest.raises(NothingToMerge):
-        revert_commit(catalog.repository, "main", second.commit_id, SAID, order=ORDER)
-    picked = cherry_pick(catalog.repository, "main", second.commit_id, None, order=ORDER)
+        revert_commit(catalog.repository, "main", second.commit_id, SAID, context=CONTEXT)
+    picked = cherry_pick(catalog.repository, "main", second.commit_id, None, context=CONTEXT)
     assert catalog.visible() == {"a": "x", "b": "x", "c": "x"}
     assert picked.message == second.message
 
@@ -179,8 +179,8 @@ def test_hard_reset_needs_a_clean_branch_or_force(catalog: Catalog) -> None:
     catalog.commit()
     catalog.put("c", "x")
     with pytest.raises(DirtyBranch):
-        hard_reset(catalog.repository, "main", "main~1", order=ORDER)
-    hard_reset(catalog.repository, "main", "main~1", force=True, order=ORDER)
+        hard_reset(catalog.repository, "main", "main~1", context=CONTEXT)
+    hard_reset(catalog.repository, "main", "main~1", force=True, context=CONTEXT)
     assert catalog.head() == first
     assert catalog.visible() == catalog.committed() == {"a": "x"}
 
@@ -197,14 +197,14 @@ def test_resets_take_back_all_a_prefix_or_a_key(catalog: Catalog) -> None:
     for prepare in (lambda: None, catalog.compact):
         change()
         prepare()
-        reset_prefix(catalog.repository, "main", b"a", order=ORDER)
+        reset_prefix(catalog.repository, "main", b"a", context=CONTEXT)
         assert catalog.visible() == committed | {"b": "y"}
         assert catalog.diff() == [("changed", "b")]
         reset_key(catalog.repository, "main", b"b")
         assert (catalog.visible(), catalog.diff()) == (committed, [])
         change()
         prepare()
-        reset_branch(catalog.repository, "main", order=ORDER)
+        reset_branch(catalog.repository, "main", context=CONTEXT)
         assert (catalog.visible(), catalog.diff()) == (committed, [])
         assert (catalog.record().sealed, catalog.record().snapshot) == ((), None)
     with pytest.raises(NothingToCommit):
@@ -216,7 +216,7 @@ def test_a_prefix_is_deleted_by_one_row(catalog: Catalog) -> None:
     catalog.commit()
     catalog.put("a3", "x")
     rows = StagedEntry.objects.count()
-    delete_prefix(catalog.repository, "main", b"a", order=ORDER)
+    delete_prefix(catalog.repository, "main", b"a", context=CONTEXT)
     assert catalog.visible() == {"b": "x"}
     with pytest.raises(EntryMissing):
         catalog.get("a1")

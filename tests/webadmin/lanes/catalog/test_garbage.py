@@ -15,7 +15,7 @@ from engine.lanes.catalog.plan.branch import BranchUpdate, base_version_of
 from engine.storage import ObjectNotFound
 from tests.processes import wait_until
 from tests.webadmin.lanes.catalog.compactor import Compactor
-from tests.webadmin.lanes.catalog.short import ORDER, Catalog, new_catalog
+from tests.webadmin.lanes.catalog.short import CONTEXT, Catalog, new_catalog
 from webadmin.base.access.models import AuditEntry
 from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.catalog.api.errors import RequestRefused
@@ -137,7 +137,7 @@ def test_a_file_that_is_reached_again_is_spared(compactor: Compactor) -> None:
     catalog.compact()
     snapshot = catalog.record().snapshot
     assert snapshot != record.snapshot
-    reset_branch(catalog.repository, "main", order=ORDER)
+    reset_branch(catalog.repository, "main", context=CONTEXT)
     assert collect(compactor).files_condemned > 0
     catalog.puts(a="1")
     catalog.compact()
@@ -152,7 +152,7 @@ def test_an_open_build_keeps_what_was_deleted_in_mind(compactor: Compactor) -> N
     catalog = compactor.catalog
     catalog.puts(a="1")
     catalog.compact()
-    reset_branch(catalog.repository, "main", order=ORDER)
+    reset_branch(catalog.repository, "main", context=CONTEXT)
     with open_build(catalog.repository, Why.COMMIT):
         compactor.service.clock.advance(1)
         assert rounds(compactor).files_deleted > 0
@@ -255,7 +255,7 @@ def test_objects_go_when_no_commit_no_snapshot_and_no_staged_row_names_them(comp
     upload(catalog, "never-linked")
     assert collect(compactor, seconds=DAYS).objects_condemned == 0, "it may still be linked"
     age(catalog, compactor.service.clock.now_ms, 3 * DAYS)
-    preview = collect_garbage(catalog.repository, order=ActionContext(actor="tester", is_dry_run=True))
+    preview = collect_garbage(catalog.repository, context=ActionContext(actor="tester", is_dry_run=True))
     assert (preview.objects_seen, preview.objects_condemned, preview.objects_deleted) == (5, 1, 0)
     assert (Collection.objects.count(), CondemnedObject.objects.count()) == (1, 0), "a look leaves nothing"
     done = collect(compactor)
@@ -263,13 +263,13 @@ def test_objects_go_when_no_commit_no_snapshot_and_no_staged_row_names_them(comp
     compactor.service.clock.advance(GRACE)
     assert collect(compactor).objects_deleted == 0
     compactor.service.clock.advance(1)
-    preview = collect_garbage(catalog.repository, order=ActionContext(actor="tester", is_dry_run=True))
+    preview = collect_garbage(catalog.repository, context=ActionContext(actor="tester", is_dry_run=True))
     assert [name.rpartition("/")[2] for name in preview.names] == ["never-linked"]
     assert collect(compactor).objects_deleted == preview.objects_deleted == 1
     assert not CondemnedObject.objects.exists()
     kept = {name.rpartition("/")[2] for name in names(catalog, "data/")}
     assert kept == {"committed", "folded", "sealed-over", "staged"}
-    reset_branch(catalog.repository, "main", order=ORDER)
+    reset_branch(catalog.repository, "main", context=CONTEXT)
     rounds(compactor)
     rounds(compactor)
     assert {name.rpartition("/")[2] for name in names(catalog, "data/")} == {"committed"}
@@ -288,7 +288,7 @@ def test_rows_of_retired_tokens_go_after_their_grace(compactor: Compactor) -> No
     assert BranchToken.objects.count() == 1, "tokens do not pile up"
     catalog.branch("other")
     catalog.puts("other", c="1")
-    delete_branch(catalog.repository, "other", order=ORDER)
+    delete_branch(catalog.repository, "other", context=CONTEXT)
     compactor.service.clock.advance(GRACE + 1)
     assert collect(compactor).rows_deleted == 1
 
@@ -297,7 +297,7 @@ def test_what_was_folded_is_swept_at_once_and_what_comes_late_after_its_grace(co
     """Listings walk over the rows of all tokens, retired or not."""
     catalog = compactor.catalog
     catalog.puts(a="1", b="1")
-    delete_prefix(catalog.repository, "main", b"b", order=ORDER)
+    delete_prefix(catalog.repository, "main", b"b", context=CONTEXT)
     record = seal_branch(find_branch(catalog.repository, "main").pk, why=Why.COMMIT)
     assert record
     with open_build(catalog.repository, Why.COMMIT, base_version=base_version_of(record)):
@@ -327,7 +327,7 @@ def test_rows_that_are_to_be_laid_over_others_are_not_swept(compactor: Compactor
     lay_over = reset_services._add_overlay
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reset_services, "_add_overlay", swept)
-        reset_services.reset_prefix(catalog.repository, "main", b"a", order=ORDER)
+        reset_services.reset_prefix(catalog.repository, "main", b"a", context=CONTEXT)
     assert catalog.visible() == {"b": "1"}
 
 
@@ -335,7 +335,7 @@ def test_runs_are_deleted_a_grace_period_after_their_compaction(compactor: Compa
     """A database that goes back in time by less opens the compaction again, and its job reads the run."""
     catalog = compactor.catalog
     catalog.puts(a="1")
-    begin_compaction(find_branch(catalog.repository, "main"), cause="by hand", order=ORDER)
+    begin_compaction(find_branch(catalog.repository, "main"), cause="by hand", context=CONTEXT)
     [run] = names(catalog, "meta/runs/")
     collect(compactor)
     assert names(catalog, "meta/runs/") == {run}
@@ -394,26 +394,26 @@ def test_no_repository_goes_while_the_log_is_behind_the_bucket(compactor: Compac
     catalog, clock = compactor.catalog, compactor.service.clock
     stage(catalog, "a", "1")
     catalog.commit()
-    delete_repository(catalog.repository, order=ORDER)
+    delete_repository(catalog.repository, context=CONTEXT)
     clock.advance(WEEK)
     lost = LogPosition(epoch="f" * 32, command_index=10**6, entry="e" * 32, written_at_ms=1)
     catalog_store().put(lost.key, lost.encode())
     before = names(catalog, "")
     assert "position 1000000" in collect_all().failed["acme/repo"]
     assert names(catalog, "") == before
-    restore_repository(catalog.repository, order=ORDER)
+    restore_repository(catalog.repository, context=CONTEXT)
 
 
 def test_a_repository_that_is_restored_while_others_are_collected_keeps_its_compactions(
     compactor: Compactor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other, own = compactor.catalog, new_catalog(name="another")
-    delete_repository(own.repository, order=ORDER)
+    delete_repository(own.repository, context=CONTEXT)
     original = collect_garbage_module.collect_garbage
 
     def collect_long(repository: Repository, **options: Any) -> Any:
         if repository.pk == other.repository.pk:
-            restore_repository(own.repository, order=ORDER)
+            restore_repository(own.repository, context=CONTEXT)
         return original(repository, **options)
 
     ended = []
@@ -429,8 +429,8 @@ def test_a_deleted_repository_goes_after_its_grace_with_all_that_it_had(compacto
     stage(catalog, "a", "1")
     catalog.commit()
     stage(catalog, "a", "2")
-    begin_compaction(find_branch(catalog.repository, "main"), cause="by hand", order=ORDER)
-    delete_repository(catalog.repository, order=ORDER)
+    begin_compaction(find_branch(catalog.repository, "main"), cause="by hand", context=CONTEXT)
+    delete_repository(catalog.repository, context=CONTEXT)
     before = names(catalog, "")
     clock.advance(WEEK - 1)
     age(catalog, clock.now_ms, WEEK)
@@ -452,45 +452,45 @@ def test_a_deleted_repository_is_restored_as_it_was(compactor: Compactor) -> Non
     stage(catalog, "b", "2")
     upload(catalog, "waste")
     expected, before = catalog.visible(), names(catalog, "")
-    delete_repository(catalog.repository, order=ORDER)
+    delete_repository(catalog.repository, context=CONTEXT)
     catalog.repository.refresh_from_db()
     clock.advance(WEEK - 1)
     age(catalog, clock.now_ms, WEEK)
     collect_all()
     with pytest.raises(CatalogRefused, match="is deleted"):
         collect_garbage(catalog.repository)
-    restore_repository(catalog.repository, order=ActionContext(actor="tester", is_dry_run=True))
+    restore_repository(catalog.repository, context=ActionContext(actor="tester", is_dry_run=True))
     with pytest.raises(RepositoryMissing):
         find_repository("acme", "repo")
-    restore_repository(catalog.repository, order=ORDER)
+    restore_repository(catalog.repository, context=CONTEXT)
     assert find_repository("acme", "repo").deleted_ms is None
     assert (catalog.visible(), names(catalog, "")) == (expected, before)
-    assert AuditEntry.objects.filter(action="catalog_restore_repository", actor=ORDER.actor).count() == 1
+    assert AuditEntry.objects.filter(action="catalog_restore_repository", actor=CONTEXT.actor).count() == 1
     clock.advance(WEEK)
     assert collect_all().failed == {}
     assert catalog.visible() == expected
     with pytest.raises(RepositoryMissing, match="is not deleted"):
-        restore_repository(catalog.repository, order=ORDER)
+        restore_repository(catalog.repository, context=CONTEXT)
 
 
 @pytest.mark.parametrize("is_dry_run", [True, False])
 def test_a_name_that_is_taken_by_now_is_not_restored(compactor: Compactor, is_dry_run: bool) -> None:
-    delete_repository(compactor.catalog.repository, order=ORDER)
+    delete_repository(compactor.catalog.repository, context=CONTEXT)
     again = new_catalog()
     with pytest.raises(RepositoryExists, match="delete that one first"):
-        restore_repository(compactor.catalog.repository, order=ActionContext(actor="tester", is_dry_run=is_dry_run))
-    delete_repository(again.repository, order=ORDER)
-    restore_repository(compactor.catalog.repository, order=ORDER)
+        restore_repository(compactor.catalog.repository, context=ActionContext(actor="tester", is_dry_run=is_dry_run))
+    delete_repository(again.repository, context=CONTEXT)
+    restore_repository(compactor.catalog.repository, context=CONTEXT)
 
 
 def test_what_is_being_deleted_is_not_restored(compactor: Compactor) -> None:
     """The end of the grace decides, not what is deleted first."""
-    delete_repository(compactor.catalog.repository, order=ORDER)
+    delete_repository(compactor.catalog.repository, context=CONTEXT)
     assert not begin_removal(compactor.catalog.repository)
     compactor.service.clock.advance(WEEK)
     assert begin_removal(compactor.catalog.repository)
-    for order in (ORDER, ActionContext(actor="tester", is_dry_run=True)):
+    for context in (CONTEXT, ActionContext(actor="tester", is_dry_run=True)):
         with pytest.raises(RepositoryMissing, match="being deleted already"):
-            restore_repository(compactor.catalog.repository, order=order)
+            restore_repository(compactor.catalog.repository, context=context)
     assert collect_all().deleted > 0
     assert not Repository.objects.exists()

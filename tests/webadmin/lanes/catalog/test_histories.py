@@ -17,7 +17,7 @@ import pytest
 from engine.lanes.catalog.plan.branch import BranchRecord
 from engine.lanes.catalog.three_way import MergeConflict, Side
 from tests.memory_store import MemoryStore
-from tests.webadmin.lanes.catalog.short import ORDER, SAID, Catalog, new_catalog
+from tests.webadmin.lanes.catalog.short import CONTEXT, SAID, Catalog, new_catalog
 from webadmin.lanes.catalog import places
 from webadmin.lanes.catalog.errors import DirtyBranch, EntryMissing, NothingToCommit, NothingToMerge, PreconditionFailed
 from webadmin.lanes.catalog.models import BranchToken, StagedEntry, StagedInterval
@@ -116,12 +116,12 @@ def delete(history: History, name: str, model: Model) -> None:
 
 def delete_all(history: History, name: str, model: Model) -> None:
     prefix = history.draw.choice(PREFIXES)
-    delete_prefix(history.catalog.repository, name, prefix.encode(), order=ORDER)
+    delete_prefix(history.catalog.repository, name, prefix.encode(), context=CONTEXT)
     model.visible = {key: letter for key, letter in model.visible.items() if not key.startswith(prefix)}
 
 
 def reset(history: History, name: str, model: Model) -> None:
-    reset_branch(history.catalog.repository, name, order=ORDER)
+    reset_branch(history.catalog.repository, name, context=CONTEXT)
     model.visible = dict(model.committed)
 
 
@@ -135,7 +135,7 @@ def reset_one(history: History, name: str, model: Model) -> None:
 
 def reset_some(history: History, name: str, model: Model) -> None:
     prefix = history.draw.choice(PREFIXES)
-    reset_prefix(history.catalog.repository, name, prefix.encode(), order=ORDER)
+    reset_prefix(history.catalog.repository, name, prefix.encode(), context=CONTEXT)
     kept = {key: letter for key, letter in model.visible.items() if not key.startswith(prefix)}
     model.visible = kept | {key: letter for key, letter in model.committed.items() if key.startswith(prefix)}
 
@@ -222,7 +222,7 @@ def revert(history: History, name: str, model: Model) -> None:
         return
     before = history.catalog.visible(head.parents[0])
     try:
-        revert_commit(history.catalog.repository, name, head.commit_id, SAID, order=ORDER)
+        revert_commit(history.catalog.repository, name, head.commit_id, SAID, context=CONTEXT)
     except DirtyBranch:
         assert model.visible != model.committed
     except NothingToMerge:
@@ -234,7 +234,7 @@ def revert(history: History, name: str, model: Model) -> None:
 def go_back(history: History, name: str, model: Model) -> None:
     head = history.catalog.head(name)
     if head.parents:
-        hard_reset(history.catalog.repository, name, f"{name}~1", force=True, order=ORDER)
+        hard_reset(history.catalog.repository, name, f"{name}~1", force=True, context=CONTEXT)
         model.committed = history.catalog.visible(head.parents[0])
         model.visible = dict(model.committed)
 

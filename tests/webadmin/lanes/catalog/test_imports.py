@@ -12,7 +12,7 @@ from django.conf import LazySettings
 
 from engine.formats.ranges.object_entry import ObjectEntry
 from engine.storage import ObjectNotFound
-from tests.webadmin.lanes.catalog.short import ORDER, SAID, Catalog, value
+from tests.webadmin.lanes.catalog.short import CONTEXT, SAID, Catalog, value
 from webadmin.base.access.tenant_places import place_of_tenant
 from webadmin.embedded.deployment.findings import Level
 from webadmin.embedded.deployment.store_places import check_store_places
@@ -55,9 +55,9 @@ def test_an_import_of_a_prefix_replaces_its_keys(catalog: Catalog, folder: str) 
         ImportSource(url=f"{folder}/other", destination="z", is_prefix=False),
     ]
     with pytest.raises(DirtyBranch):
-        import_objects(catalog.repository, "main", sources, SAID, order=ORDER)
+        import_objects(catalog.repository, "main", sources, SAID, context=CONTEXT)
     catalog.commit()
-    commit = import_objects(catalog.repository, "main", sources, SAID, order=ORDER)
+    commit = import_objects(catalog.repository, "main", sources, SAID, context=CONTEXT)
     assert objects(catalog) == {"a", "in/a", "in/b", "in2", "z"}
     assert commit.parents == [catalog.head("main~1").commit_id]
     entry = ObjectEntry.from_payload(get_entry(catalog.repository, "main", b"in/b").payload)
@@ -70,11 +70,11 @@ def test_an_import_of_a_prefix_replaces_its_keys(catalog: Catalog, folder: str) 
 def test_nothing_comes_from_outside_of_the_tenants_folder(catalog: Catalog, folder: str) -> None:
     for url in ("file:///etc/", folder.replace("acme", "globex") + "/", f"{folder}/../globex/x", "s3://acme/x", ""):
         with pytest.raises(AddressRefused):
-            import_objects(catalog.repository, "main", [ImportSource(url=url, destination="")], SAID, order=ORDER)
+            import_objects(catalog.repository, "main", [ImportSource(url=url, destination="")], SAID, context=CONTEXT)
     two = [ImportSource(url=f"{folder}/data/a", destination="k", is_prefix=False)] * 2
     for sources in ([], two):
         with pytest.raises(ImportRefused):
-            import_objects(catalog.repository, "main", sources, SAID, order=ORDER)
+            import_objects(catalog.repository, "main", sources, SAID, context=CONTEXT)
     assert objects(catalog) == set()
 
 
@@ -94,13 +94,13 @@ def test_nothing_comes_from_the_place_of_a_table_or_bucket(catalog: Catalog, fol
     ):
         source = ImportSource(url=f"{folder}/{url}", destination="in/", is_prefix=not url.endswith("a/a"))
         with pytest.raises(ImportRefused, match=f"the place of {named}, where compaction deletes"):
-            import_objects(catalog.repository, "main", [source], SAID, order=ORDER)
+            import_objects(catalog.repository, "main", [source], SAID, context=CONTEXT)
     assert objects(catalog) == set()
     sources = [
         ImportSource(url=f"{folder}/data2/", destination="in/"),
         ImportSource(url=f"{folder}/other", destination="z", is_prefix=False),
     ]
-    import_objects(catalog.repository, "main", sources, SAID, order=ORDER)
+    import_objects(catalog.repository, "main", sources, SAID, context=CONTEXT)
     assert objects(catalog) == {"in/c", "z"}
 
 
@@ -112,14 +112,14 @@ def test_a_single_object_replaces_its_own_key_only_and_names_are_kept(catalog: C
     catalog.commit()
     told: list[int] = []
     source = ImportSource(url=f"{folder}/{quote(strange)}", destination="k", is_prefix=False)
-    import_objects(catalog.repository, "main", [source], SAID, order=ORDER, progress=told.append)
+    import_objects(catalog.repository, "main", [source], SAID, context=CONTEXT, progress=told.append)
     assert objects(catalog) == {"k", "kept"}
     assert told == [1]
     store, key = object_at(catalog.repository, ObjectEntry.from_payload(get_entry(catalog.repository, "main", b"k")[2]))
     assert (key, store.get(key)) == (strange, b"x")
     missing = ImportSource(url=f"{folder}/none", destination="k", is_prefix=False)
     with pytest.raises(ImportRefused, match="nothing lies"):
-        import_objects(catalog.repository, "main", [missing], SAID, order=ORDER)
+        import_objects(catalog.repository, "main", [missing], SAID, context=CONTEXT)
 
 
 def test_an_import_can_be_stopped_on_its_way(catalog: Catalog, folder: str) -> None:
@@ -128,7 +128,7 @@ def test_an_import_can_be_stopped_on_its_way(catalog: Catalog, folder: str) -> N
 
     source = ImportSource(url=f"{folder}/", destination="in/")
     with pytest.raises(ZeroDivisionError):
-        import_objects(catalog.repository, "main", [source], SAID, order=ORDER, progress=stop)
+        import_objects(catalog.repository, "main", [source], SAID, context=CONTEXT, progress=stop)
     assert objects(catalog) == set()
 
 
@@ -156,17 +156,17 @@ def test_links_in_the_tenants_folder_are_not_imported(catalog: Catalog, folder: 
     (place / "data" / "link").symlink_to(tmp_path / "secret")
     (place / "data" / "linked").symlink_to(tmp_path)
     source = ImportSource(url=f"{folder}/data/", destination="in/")
-    import_objects(catalog.repository, "main", [source], SAID, order=ORDER)
+    import_objects(catalog.repository, "main", [source], SAID, context=CONTEXT)
     assert objects(catalog) == {"in/a", "in/b"}
     for key in ("link", "linked/secret"):
         single = ImportSource(url=f"{folder}/data/{key}", destination="k", is_prefix=False)
         with pytest.raises(ImportRefused):
-            import_objects(catalog.repository, "main", [single], SAID, order=ORDER)
+            import_objects(catalog.repository, "main", [single], SAID, context=CONTEXT)
 
 
 def test_an_imported_object_that_became_a_link_is_not_read(catalog: Catalog, folder: str, tmp_path: Path) -> None:
     source = ImportSource(url=f"{folder}/data/", destination="in/")
-    import_objects(catalog.repository, "main", [source], SAID, order=ORDER)
+    import_objects(catalog.repository, "main", [source], SAID, context=CONTEXT)
     imported = Path(folder.removeprefix("file://")) / "data" / "a"
     imported.unlink()
     (tmp_path / "secret").write_bytes(b"data/a")
@@ -181,7 +181,7 @@ COMPACTED = "compaction deletes objects that it replaced"
 
 
 def adopt(url: str) -> None:
-    create_table(NewTable(tenant="acme", name="events", url=url, time_column="ts"), order=ORDER)
+    create_table(NewTable(tenant="acme", name="events", url=url, time_column="ts"), context=CONTEXT)
 
 
 @pytest.mark.parametrize("place", ["data", "data/deeper", "", "data2"])
@@ -193,7 +193,7 @@ def test_no_table_and_no_bucket_is_adopted_where_objects_were_imported(
         ImportSource(url=f"{folder}/data/", destination="in/"),
         ImportSource(url=f"{folder}/data2/c", destination="c", is_prefix=False),
     ]
-    import_objects(catalog.repository, "main", sources, SAID, order=ORDER)
+    import_objects(catalog.repository, "main", sources, SAID, context=CONTEXT)
     url = f"{folder}/{place}".rstrip("/")
     Path(url.removeprefix("file://")).mkdir(exist_ok=True)
     imported = "data2/c" if place == "data2" else "data/"
@@ -203,7 +203,7 @@ def test_no_table_and_no_bucket_is_adopted_where_objects_were_imported(
     settings.TABLES_URL = f"{folder}-elsewhere"
     settings.STORE_ROOTS = [folder]
     with pytest.raises(BucketRefused, match=re.escape(named)):
-        adopt_bucket(url=url, layout="thanos", name="metrics", order=ORDER)
+        adopt_bucket(url=url, layout="thanos", name="metrics", context=CONTEXT)
     assert not DataSource.objects.exists()
     assert not Bucket.objects.exists()
 
@@ -213,14 +213,14 @@ def test_a_folder_beside_imported_objects_is_adopted(catalog: Catalog, folder: s
         ImportSource(url=f"{folder}/data/", destination="in/"),
         ImportSource(url=f"{folder}/other", destination="c", is_prefix=False),
     ]
-    import_objects(catalog.repository, "main", sources, SAID, order=ORDER)
+    import_objects(catalog.repository, "main", sources, SAID, context=CONTEXT)
     adopt(f"{folder}/data2")
     assert [source.url for source in DataSource.objects.all()] == [f"{folder}/data2"]
 
 
 def test_a_prefix_that_is_no_folder_holds_all_folders_that_begin_with_it(catalog: Catalog, folder: str) -> None:
     source = ImportSource(url=f"{folder}/data", destination="in/")
-    import_objects(catalog.repository, "main", [source], SAID, order=ORDER)
+    import_objects(catalog.repository, "main", [source], SAID, context=CONTEXT)
     for name in ("data", "data2", "data-of-tomorrow"):
         with pytest.raises(TableRefused, match=COMPACTED):
             adopt(f"{folder}/{name}")
@@ -236,11 +236,11 @@ def test_a_folder_is_free_again_after_the_import_failed_or_its_repository_is_gon
 
     source = ImportSource(url=f"{folder}/data/", destination="in/")
     with pytest.raises(ZeroDivisionError):
-        import_objects(catalog.repository, "main", [source], SAID, order=ORDER, progress=stop)
+        import_objects(catalog.repository, "main", [source], SAID, context=CONTEXT, progress=stop)
     adopt(f"{folder}/data")
     DataSource.objects.all().delete()
-    import_objects(catalog.repository, "main", [source], SAID, order=ORDER)
-    delete_repository(catalog.repository, order=ORDER)
+    import_objects(catalog.repository, "main", [source], SAID, context=CONTEXT)
+    delete_repository(catalog.repository, context=CONTEXT)
     with pytest.raises(TableRefused, match=COMPACTED):
         adopt(f"{folder}/data")
     Repository.objects.all().delete()
@@ -260,20 +260,20 @@ def test_a_table_that_is_adopted_while_an_import_begins_is_seen(
     monkeypatch.setattr("webadmin.lanes.catalog.services.import_objects.check_sources", checked)
     source = ImportSource(url=f"{folder}/data/", destination="in/")
     with pytest.raises(ImportRefused, match="the place of table acme/events"):
-        import_objects(catalog.repository, "main", [source], SAID, order=ORDER)
+        import_objects(catalog.repository, "main", [source], SAID, context=CONTEXT)
     assert not ImportedPlace.objects.exists()
 
 
 def test_repeated_imports_are_recorded_once(catalog: Catalog, folder: str) -> None:
     single = ImportSource(url=f"{folder}/data/a", destination="k", is_prefix=False)
-    import_objects(catalog.repository, "main", [single], SAID, order=ORDER)
+    import_objects(catalog.repository, "main", [single], SAID, context=CONTEXT)
     again = ImportSource(url=f"{folder}/data/a", destination="other", is_prefix=False)
-    import_objects(catalog.repository, "main", [again], SAID, order=ORDER)
+    import_objects(catalog.repository, "main", [again], SAID, context=CONTEXT)
     assert [place.key for place in ImportedPlace.objects.all()] == ["data/a"]
     prefix = ImportSource(url=f"{folder}/data/", destination="in/")
-    import_objects(catalog.repository, "main", [prefix], SAID, order=ORDER)
+    import_objects(catalog.repository, "main", [prefix], SAID, context=CONTEXT)
     other = ImportSource(url=f"{folder}/other", destination="z", is_prefix=False)
-    import_objects(catalog.repository, "main", [other], SAID, order=ORDER)
+    import_objects(catalog.repository, "main", [other], SAID, context=CONTEXT)
     assert [(place.key, place.is_prefix) for place in ImportedPlace.objects.all()] == [
         ("data/", True),
         ("other", False),
@@ -282,7 +282,7 @@ def test_repeated_imports_are_recorded_once(catalog: Catalog, folder: str) -> No
 
 def test_the_check_of_the_deployment_names_tables_that_hold_imported_objects(catalog: Catalog, folder: str) -> None:
     source = ImportSource(url=f"{folder}/data/", destination="in/")
-    import_objects(catalog.repository, "main", [source], SAID, order=ORDER)
+    import_objects(catalog.repository, "main", [source], SAID, context=CONTEXT)
     DataSource.objects.create(tenant="acme", name="beside", url=f"{folder}/data2", time_column="ts")
     assert not [found for found in check_store_places() if "imported" in found.found]
     DataSource.objects.create(tenant="acme", name="events", url=f"{folder}/data", time_column="ts")

@@ -27,7 +27,7 @@ from tests.webadmin.lanes.catalog.order_steps import (
     sweep,
     with_committed,
 )
-from tests.webadmin.lanes.catalog.short import ORDER, SAID, Catalog, new_catalog
+from tests.webadmin.lanes.catalog.short import CONTEXT, SAID, Catalog, new_catalog
 from tests.webadmin.lanes.catalog.stepping import Stepped
 from webadmin.lanes.catalog.errors import (
     BranchBusy,
@@ -121,7 +121,7 @@ def order_7_a_condition_that_was_found_to_hold_in_old_layers(catalog: Catalog) -
 
 
 def order_7b_a_merge_brings_the_key_that_was_to_be_absent(catalog: Catalog) -> None:
-    create_branch(catalog.repository, "work", "main", order=ORDER)
+    create_branch(catalog.repository, "work", "main", context=CONTEXT)
     catalog.put("k", "m", "work")
     catalog.commit("work")
     setting = Stepped(lambda: catalog.put("k", "x", if_absent=True), INSERT)
@@ -142,7 +142,7 @@ def order_7c_of_two_that_want_it_absent_one_has_it(catalog: Catalog) -> None:
 def refused(catalog: Catalog) -> tuple[Stepped, WrittenRows]:
     """A value that was written where nothing may be, is refused since a merge brought the key, and is about to be taken
     back."""
-    create_branch(catalog.repository, "work", "main", order=ORDER)
+    create_branch(catalog.repository, "work", "main", context=CONTEXT)
     catalog.put("k", "m", "work")
     catalog.commit("work")
     written = WrittenRows()
@@ -284,11 +284,11 @@ def order_18_and_19_a_reset_during_a_compaction_and_after_one(catalog: Catalog) 
     compactor = with_committed(catalog, a="x")
     catalog.put("k", "x")
     compactor.seal().build()
-    reset_branch(catalog.repository, "main", order=ORDER)
+    reset_branch(catalog.repository, "main", context=CONTEXT)
     assert compactor.publish() is Refusal.LOST_TOKENS
     catalog.put("k", "x")
     Compactor(catalog).run()
-    reset_branch(catalog.repository, "main", order=ORDER)
+    reset_branch(catalog.repository, "main", context=CONTEXT)
     assert (catalog.visible(), catalog.record().snapshot) == ({"a": "x"}, None)
 
 
@@ -303,7 +303,7 @@ def order_20_a_reset_of_a_key_around_a_compaction(catalog: Catalog) -> None:
 def order_21_a_reset_of_a_prefix_during_a_compaction(catalog: Catalog) -> None:
     catalog.puts(a="x", b="x")
     compactor = Compactor(catalog).seal().build()
-    reset_prefix(catalog.repository, "main", b"a", order=ORDER)
+    reset_prefix(catalog.repository, "main", b"a", context=CONTEXT)
     compactor.publish()
     assert catalog.visible() == {"b": "x"}
 
@@ -311,7 +311,7 @@ def order_21_a_reset_of_a_prefix_during_a_compaction(catalog: Catalog) -> None:
 def order_21b_a_compaction_during_a_reset_of_a_prefix(catalog: Catalog) -> None:
     catalog.puts(a="x", b="x")
     resetting = Stepped(
-        lambda: reset_prefix(catalog.repository, "main", b"a", order=ORDER), 'FROM "catalog_stagedinterval"'
+        lambda: reset_prefix(catalog.repository, "main", b"a", context=CONTEXT), 'FROM "catalog_stagedinterval"'
     )
     Compactor(catalog).run()
     resetting.end()
@@ -322,7 +322,7 @@ def order_21c_a_prefix_is_deleted_during_a_compaction(catalog: Catalog) -> None:
     catalog.puts(a="x", b="x")
     compactor = Compactor(catalog).seal().build()
     catalog.put("aa", "x")
-    delete_prefix(catalog.repository, "main", b"a", order=ORDER)
+    delete_prefix(catalog.repository, "main", b"a", context=CONTEXT)
     compactor.run()
     assert catalog.visible() == {"b": "x"}
     catalog.put("aa", "y")
@@ -331,7 +331,7 @@ def order_21c_a_prefix_is_deleted_during_a_compaction(catalog: Catalog) -> None:
 
 
 def prepare_merge(catalog: Catalog) -> None:
-    create_branch(catalog.repository, "work", "main", order=ORDER)
+    create_branch(catalog.repository, "work", "main", context=CONTEXT)
     catalog.put("m", "x", "work")
     catalog.commit("work")
 
@@ -360,8 +360,8 @@ def order_24_and_25_a_head_that_moves_ends_the_compaction(catalog: Catalog) -> N
     prepare_merge(catalog)
     for move in (
         lambda: catalog.merge("work"),
-        lambda: revert_commit(catalog.repository, "main", "work", SAID, order=ORDER),
-        lambda: hard_reset(catalog.repository, "main", "main~1", order=ORDER),
+        lambda: revert_commit(catalog.repository, "main", "work", SAID, context=CONTEXT),
+        lambda: hard_reset(catalog.repository, "main", "main~1", context=CONTEXT),
     ):
         compactor = Compactor(catalog).seal().build()
         move()
@@ -375,14 +375,14 @@ def order_26_a_hard_reset_over_a_snapshot(catalog: Catalog) -> None:
     catalog.put("k", "x")
     Compactor(catalog).run()
     with pytest.raises(DirtyBranch):
-        hard_reset(catalog.repository, "main", "main~1", order=ORDER)
-    hard_reset(catalog.repository, "main", "main~1", force=True, order=ORDER)
+        hard_reset(catalog.repository, "main", "main~1", context=CONTEXT)
+    hard_reset(catalog.repository, "main", "main~1", force=True, context=CONTEXT)
     assert (catalog.visible(), catalog.record().snapshot) == ({}, None)
 
 
 def order_27_a_merge_from_a_branch_that_is_compacted_meanwhile(catalog: Catalog) -> None:
     compactor = with_committed(catalog, a="x")
-    create_branch(catalog.repository, "work", "main~1", order=ORDER)
+    create_branch(catalog.repository, "work", "main~1", context=CONTEXT)
     catalog.put("k", "x")
     compactor.seal().build()
     merging = Stepped(lambda: catalog.merge("main", "work"), BEGIN_BUILD)
@@ -393,27 +393,27 @@ def order_27_a_merge_from_a_branch_that_is_compacted_meanwhile(catalog: Catalog)
 
 
 def order_28_and_29_the_branch_is_deleted_and_made_again(catalog: Catalog) -> None:
-    create_branch(catalog.repository, "other", "main", order=ORDER)
+    create_branch(catalog.repository, "other", "main", context=CONTEXT)
     catalog.repository.default_branch = "other"
     catalog.put("k", "x")
     compactor = Compactor(catalog).seal().build()
-    delete_branch(catalog.repository, "main", order=ORDER)
+    delete_branch(catalog.repository, "main", context=CONTEXT)
     assert compactor.publish() is Refusal.GONE
-    create_branch(catalog.repository, "main", "other", order=ORDER)
+    create_branch(catalog.repository, "main", "other", context=CONTEXT)
     assert compactor.publish() is Refusal.GONE
     assert catalog.visible() == {}
 
 
 def order_b18_the_branch_is_deleted_while_a_value_is_put(catalog: Catalog) -> None:
-    create_branch(catalog.repository, "work", "main", order=ORDER)
+    create_branch(catalog.repository, "work", "main", context=CONTEXT)
     for condition in ({}, {"if_absent": True}):
         key = f"k{len(condition)}"
         setting = Stepped(lambda key=key, told=condition: catalog.put(key, "x", "work", **told), LOOK_AGAIN)
-        delete_branch(catalog.repository, "work", order=ORDER)
+        delete_branch(catalog.repository, "work", context=CONTEXT)
         with pytest.raises(BranchMissing):
             setting.end()
         assert StagedEntry.objects.filter(key=key.encode()).exists()  # it was written, to a token that is swept
-        create_branch(catalog.repository, "work", "main", order=ORDER)
+        create_branch(catalog.repository, "work", "main", context=CONTEXT)
         assert catalog.visible("work") == {}
 
 

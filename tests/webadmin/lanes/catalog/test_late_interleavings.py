@@ -24,7 +24,7 @@ from tests.webadmin.lanes.catalog.order_steps import (
     every_order,
     with_committed,
 )
-from tests.webadmin.lanes.catalog.short import ORDER, SAID, Catalog, value
+from tests.webadmin.lanes.catalog.short import CONTEXT, SAID, Catalog, value
 from tests.webadmin.lanes.catalog.stepping import Stepped
 from webadmin.base.database.dialect import clock_ms
 from webadmin.lanes.catalog.errors import (
@@ -82,7 +82,7 @@ def with_condemned(catalog: Catalog) -> Compactor:
     """A build of files that lay about unreached, and are on the list."""
     catalog.puts(k="x")
     Compactor(catalog).run()
-    reset_branch(catalog.repository, "main", order=ORDER)
+    reset_branch(catalog.repository, "main", context=CONTEXT)
     collect_everything(catalog)
     assert CondemnedFile.objects.filter(repository_id=catalog.repository.pk).count() == 2
     catalog.puts(k="x")
@@ -116,7 +116,7 @@ def order_33_the_repository_is_deleted_during_a_compaction(catalog: Catalog) -> 
     catalog.puts(k="x")
     compactor = Compactor(catalog).seal().build()
     folder, name = folder_of(catalog.repository), catalog.repository.name
-    delete_repository(catalog.repository, order=ORDER)
+    delete_repository(catalog.repository, context=CONTEXT)
     assert compactor.publish() is Refusal.GONE
     Repository.objects.filter(name=name).update(deleted_ms=0)
     assert begin_removal(catalog.repository)
@@ -128,7 +128,7 @@ def order_33_the_repository_is_deleted_during_a_compaction(catalog: Catalog) -> 
 def order_34_the_branch_is_protected_and_the_repository_read_only_during_a_compaction(catalog: Catalog) -> None:
     catalog.puts(k="x")
     compactor = Compactor(catalog).seal().build()
-    write_protection(catalog.repository, [{"pattern": "*"}], order=ORDER)
+    write_protection(catalog.repository, [{"pattern": "*"}], context=CONTEXT)
     Repository.objects.filter(pk=catalog.repository.pk).update(is_read_only=True)
     compactor.run()  # none is begun by itself any more; what is under way changes nothing that is seen
     assert (catalog.visible(), catalog.diff()) == ({"k": "x"}, [("added", "k")])
@@ -207,7 +207,7 @@ def order_40_an_import_over_a_snapshot_that_equals_the_commit(catalog: Catalog) 
         yield iter([(b"i/k", value("x").identity, value("x").to_payload())])
 
     importing = Stepped(
-        lambda: import_entries(catalog.repository, "main", [b"i/"], rows, SAID, order=ORDER), BEGIN_BUILD
+        lambda: import_entries(catalog.repository, "main", [b"i/"], rows, SAID, context=CONTEXT), BEGIN_BUILD
     )
     Compactor(catalog).run()
     importing.end()

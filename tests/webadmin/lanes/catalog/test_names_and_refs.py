@@ -10,7 +10,7 @@ from engine.formats.ranges.errors import InvalidEntryKey
 from engine.lanes.catalog.diff import Change
 from engine.lanes.catalog.three_way import Compared
 from engine.lanes.catalog.view import CommonPrefix
-from tests.webadmin.lanes.catalog.short import ORDER, Catalog, keys_of, new_catalog
+from tests.webadmin.lanes.catalog.short import CONTEXT, Catalog, keys_of, new_catalog
 from webadmin.base.access.models import AuditEntry
 from webadmin.lanes.catalog.errors import (
     BranchExists,
@@ -66,16 +66,16 @@ def test_a_repository_belongs_to_its_tenant(catalog: Catalog) -> None:
 @pytest.mark.parametrize("name", ["", "ab", "-abc", "Abc", "a" * 64, "a/b", "..", "a\0b", "é-repo"])
 def test_a_repository_has_a_name_of_a_few_letters(catalog: Catalog, name: str) -> None:
     with pytest.raises(NameRefused):
-        create_repository(NewRepository(tenant="acme", name=name, storage_namespace="local://x"), order=ORDER)
+        create_repository(NewRepository(tenant="acme", name=name, storage_namespace="local://x"), context=CONTEXT)
 
 
 def test_neither_name_nor_place_is_given_twice_until_it_is_free(catalog: Catalog) -> None:
     for name, place in (("repo", "local://other"), ("other", "local://repo/")):
         with pytest.raises(RepositoryExists):
-            create_repository(NewRepository(tenant="acme", name=name, storage_namespace=place), order=ORDER)
+            create_repository(NewRepository(tenant="acme", name=name, storage_namespace=place), context=CONTEXT)
     catalog.put("k", "x")
-    delete_repository(catalog.repository, order=ORDER)
-    delete_repository(catalog.repository, order=ORDER)
+    delete_repository(catalog.repository, context=CONTEXT)
+    delete_repository(catalog.repository, context=CONTEXT)
     with pytest.raises(RepositoryMissing):
         find_repository("acme", "repo")
     assert new_catalog().visible() == {}
@@ -86,33 +86,33 @@ def test_neither_name_nor_place_is_given_twice_until_it_is_free(catalog: Catalog
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "é", "-a", "a" * 256, "0" * 64, "a\n"])
 def test_a_branch_has_a_plain_name(catalog: Catalog, name: str) -> None:
     with pytest.raises(NameRefused):
-        create_branch(catalog.repository, name, "main", order=ORDER)
+        create_branch(catalog.repository, name, "main", context=CONTEXT)
 
 
 def test_branches_are_made_listed_and_deleted(catalog: Catalog) -> None:
     for name in ("b1", "b2", "a1"):
         catalog.branch(name)
-    create_branch(catalog.repository, "b3", "main", is_hidden=True, order=ORDER)
+    create_branch(catalog.repository, "b3", "main", is_hidden=True, context=CONTEXT)
     with pytest.raises(BranchExists):
         catalog.branch("b1")
     assert [each.name for each in list_branches(catalog.repository, prefix="b", amount=1)[0]] == ["b1"]
     found, has_more = list_branches(catalog.repository, prefix="b", after="b1", amount=1)
     assert ([each.name for each in found], has_more) == (["b2"], False)
     catalog.put("k", "x", "b1")
-    delete_branch(catalog.repository, "b1", order=ORDER)
+    delete_branch(catalog.repository, "b1", context=CONTEXT)
     for missing in (lambda: catalog.put("k", "x", "b1"), lambda: catalog.diff("b1"), lambda: catalog.commit("b1")):
         with pytest.raises(BranchMissing):
             missing()
     assert BranchToken.objects.filter(state=TokenState.RETIRED).count() == 1
     with pytest.raises(BranchRefused):
-        delete_branch(catalog.repository, "main", order=ORDER)
+        delete_branch(catalog.repository, "main", context=CONTEXT)
 
 
 def test_references_lead_to_commits(catalog: Catalog) -> None:
     root = catalog.head()
     catalog.put("k", "x")
     first = catalog.commit()
-    create_tag(catalog.repository, "v1.0", "main", order=ORDER)
+    create_tag(catalog.repository, "v1.0", "main", context=CONTEXT)
     catalog.put("k", "y")
     second = catalog.commit()
     catalog.put("k", "z")
@@ -144,20 +144,20 @@ def test_references_lead_to_commits(catalog: Catalog) -> None:
 
 
 def test_tags_name_commits(catalog: Catalog) -> None:
-    create_tag(catalog.repository, "v1", "main", order=ORDER)
+    create_tag(catalog.repository, "v1", "main", context=CONTEXT)
     with pytest.raises(TagExists):
-        create_tag(catalog.repository, "v1", "main", order=ORDER)
+        create_tag(catalog.repository, "v1", "main", context=CONTEXT)
     catalog.put("k", "x")
     catalog.commit()
     assert [tag.name for tag in list_tags(catalog.repository)[0]] == ["v1"]
     for name in ("", "a//b", "a..b", "a b", "0" * 64, "a.lock"):
         with pytest.raises(NameRefused):
-            create_tag(catalog.repository, name, "main", order=ORDER)
+            create_tag(catalog.repository, name, "main", context=CONTEXT)
     with pytest.raises(BranchExists):
         catalog.branch("v1")
-    delete_tag(catalog.repository, "v1", order=ORDER)
+    delete_tag(catalog.repository, "v1", context=CONTEXT)
     with pytest.raises(TagMissing):
-        delete_tag(catalog.repository, "v1", order=ORDER)
+        delete_tag(catalog.repository, "v1", context=CONTEXT)
 
 
 def test_the_log_is_what_led_here(catalog: Catalog) -> None:
@@ -229,15 +229,15 @@ def test_protection_rules_refuse_changes_of_branches(catalog: Catalog) -> None:
     assert not is_blocked(rules, "dev", Blocked.STAGING_WRITE)
     assert not is_blocked([], "main", Blocked.COMMIT)
     _, checksum = read_protection(catalog.repository)
-    write_protection(catalog.repository, rules, if_checksum=checksum, order=ORDER)
+    write_protection(catalog.repository, rules, if_checksum=checksum, context=CONTEXT)
     with pytest.raises(PreconditionFailed):
-        write_protection(catalog.repository, [], if_checksum=checksum, order=ORDER)
+        write_protection(catalog.repository, [], if_checksum=checksum, context=CONTEXT)
     for action in (lambda: catalog.put("k", "x"), lambda: catalog.delete("k"), catalog.commit):
         with pytest.raises(BranchProtected):
             action()
     for rule in ({"pattern": ""}, {"pattern": "a", "blocks": ["all"]}, {"blocks": []}):
         with pytest.raises(CatalogRefused):
-            write_protection(catalog.repository, [rule], order=ORDER)
+            write_protection(catalog.repository, [rule], context=CONTEXT)
 
 
 def test_a_read_only_repository_takes_no_changes(catalog: Catalog) -> None:
@@ -253,9 +253,9 @@ def test_a_read_only_repository_takes_no_changes(catalog: Catalog) -> None:
             action()
     assert catalog.visible() == {}
     with pytest.raises(RepositoryReadOnly, match="force"):
-        delete_repository(catalog.repository, order=ORDER)
+        delete_repository(catalog.repository, context=CONTEXT)
     assert find_repository("acme", "repo") == catalog.repository
-    delete_repository(catalog.repository, order=ORDER, force=True)
+    delete_repository(catalog.repository, context=CONTEXT, force=True)
     with pytest.raises(RepositoryMissing):
         find_repository("acme", "repo")
 

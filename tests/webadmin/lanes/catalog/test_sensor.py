@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from engine.lanes.catalog.view import Page
 from tests.webadmin.lanes.catalog.compactor import Compactor
-from tests.webadmin.lanes.catalog.short import ORDER
+from tests.webadmin.lanes.catalog.short import CONTEXT
 from webadmin.base.access.models import AuditEntry
 from webadmin.lanes.catalog.errors import BranchBusy, CatalogRefused
 from webadmin.lanes.catalog.lane_models import BranchWatch, Compaction, CompactionPolicy
@@ -130,12 +130,12 @@ def test_a_read_only_repository_is_compacted_by_order_only(compactor: Compactor)
     repository.is_read_only = True
     repository.save()
     assert compactor.sense().begun == []
-    order_compaction(find_branch(repository, "main"), order=ORDER)
+    order_compaction(find_branch(repository, "main"), context=CONTEXT)
     assert compactor.sense().begun == ["acme/repo/main"]
     done = compactor.last()
     assert (done.is_ordered, done.cause) == (True, "a test")
     with pytest.raises(BranchBusy):
-        order_compaction(find_branch(repository, "main"), order=ORDER)
+        order_compaction(find_branch(repository, "main"), context=CONTEXT)
     compactor.finish()
     assert compactor.sense().begun == []
 
@@ -174,8 +174,8 @@ def test_a_round_costs_as_much_after_a_thousand_compactions(compactor: Compactor
 def test_settings_are_checked_kept_and_audited(compactor: Compactor) -> None:
     repository = compactor.catalog.repository
     CompactionPolicy.objects.all().delete()
-    assert change_policy(repository, {"tombstones": 1000}, order=ORDER) == {}, "that is the default"
-    assert change_policy(repository, {"tombstones": 7, "is_enabled": False}, order=ORDER) == {
+    assert change_policy(repository, {"tombstones": 1000}, context=CONTEXT) == {}, "that is the default"
+    assert change_policy(repository, {"tombstones": 7, "is_enabled": False}, context=CONTEXT) == {
         "tombstones": 7,
         "is_enabled": False,
     }
@@ -183,7 +183,7 @@ def test_settings_are_checked_kept_and_audited(compactor: Compactor) -> None:
     assert entry.detail["before"] == {"tombstones": 1000, "is_enabled": True}
     for wrong in ({"tombstones": -1}, {"tombstones": "7"}, {"nothing": 1}, {"tokens_cap": 0}, {"is_enabled": 2}):
         with pytest.raises(CatalogRefused, match=next(iter(wrong))):
-            change_policy(repository, wrong, order=ORDER)
+            change_policy(repository, wrong, context=CONTEXT)
     assert CompactionPolicy.objects.get().tombstones == 7
 
 

@@ -32,13 +32,13 @@ from webadmin.schedule.models import Attempt, Command, Job, LogHead
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.return_job_blocks import return_job_blocks
 
-ORDER = ActionContext(actor="test", why="the customer asked")
+CONTEXT = ActionContext(actor="test", why="the customer asked")
 PREVIEW = ActionContext(actor="test", is_dry_run=True)
 BOTH = (("acme", "web"), ("beta", "web"))
 
 
 def delete(tenant: str = "acme", **fields: object) -> DeleteRequest:
-    outcome = request_deletion(DeletionTarget(tenant=tenant, **fields), order=ORDER)
+    outcome = request_deletion(DeletionTarget(tenant=tenant, **fields), context=CONTEXT)
     return DeleteRequest.objects.select_related("tenant").get(id=outcome.request_id)
 
 
@@ -162,10 +162,10 @@ def test_final_blocks_are_rewritten_on_their_level(service: Service) -> None:
     old = final_block(service, services=("api", "web"))
     final_block(service, 1, tenant="beta")
     request = delete(service="api")
-    report = rewrite_masked(order=ORDER)
+    report = rewrite_masked(context=CONTEXT)
     [name] = report.jobs
     check_invariants()
-    assert rewrite_masked(order=ORDER).jobs == [], "it is under way"
+    assert rewrite_masked(context=CONTEXT).jobs == [], "it is under way"
     worker = service.worker()
     [spec] = worker.take()
     assert (spec.job, spec.is_rewrite, spec.masks) == (name, True, (mask_of(request),))
@@ -180,18 +180,18 @@ def test_final_blocks_are_rewritten_on_their_level(service: Service) -> None:
 def test_a_request_is_done_when_the_objects_are_gone_too(service: Service) -> None:
     final_block(service, services=("api", "web"))
     request = delete(service="api")
-    rewrite_masked(order=ORDER)
+    rewrite_masked(context=CONTEXT)
     worker = service.worker()
     [spec] = worker.take()
     worker.poll(worker.success(spec.job), capacity=0)
-    assert rewrite_masked(order=ORDER).done == [], "the object of the replaced block is still there"
+    assert rewrite_masked(context=CONTEXT).done == [], "the object of the replaced block is still there"
     everything_removed_is_deleted()
-    assert rewrite_masked(order=ORDER).done == [request.command_index]
+    assert rewrite_masked(context=CONTEXT).done == [request.command_index]
     certificate = DeletionCertificate.objects.get()
     assert (certificate.request, certificate.detail["hidden_datasets"]) == (request, 1)
     assert certificate.detail["is_late"] is False
     before = service.dump()
-    assert rewrite_masked(order=ORDER).to_json() == {
+    assert rewrite_masked(context=CONTEXT).to_json() == {
         "dropped": [],
         "jobs": [],
         "tried_again": [],
@@ -206,7 +206,7 @@ def test_blocks_of_which_everything_is_deleted_are_dropped_unread(service: Servi
     gone = {final_block(service, 0), final_block(service, 1, services=("api", "web"))}
     kept = final_block(service, 2, tenant="beta")
     delete()
-    assert set(rewrite_masked(order=ORDER).dropped) == gone
+    assert set(rewrite_masked(context=CONTEXT).dropped) == gone
     assert set(Block.objects.live().values_list("ulid", flat=True)) == {kept}
     assert set(Tombstone.objects.values_list("cause", flat=True)) == {"request"}
     check_invariants()
@@ -216,18 +216,18 @@ def test_two_requests_together_may_take_a_block_whole(service: Service) -> None:
     block = final_block(service, services=("api", "web"))
     delete(service="api", selector="")
     delete(service="web")
-    assert rewrite_masked(order=ORDER).dropped == [block]
+    assert rewrite_masked(context=CONTEXT).dropped == [block]
 
 
 def test_a_queued_block_waits_for_its_merge_and_is_rewritten_when_none_comes(service: Service) -> None:
     meta = block_meta(ulid(service.clock.now_ms), tenant="acme", level=1, datasets=[("acme", "web"), ("acme", "api")])
     service.add(meta)
     delete(service="api", deadline_hours=1)
-    assert rewrite_masked(order=ORDER).jobs == []
+    assert rewrite_masked(context=CONTEXT).jobs == []
     for _ in range(30 * 60 // 15 + 1):  # command time moves by a lease at a time
         service.clock.advance(15)
         advance_clock(actor="test")
-    [name] = rewrite_masked(order=ORDER).jobs
+    [name] = rewrite_masked(context=CONTEXT).jobs
     assert Job.objects.get(name=name).spec["is_rewrite"]
     check_invariants()
 
@@ -236,13 +236,13 @@ def test_a_queued_block_waits_for_its_merge_and_is_rewritten_when_none_comes(ser
 def test_a_final_block_returned_by_a_rewrite_is_not_queued(service: Service) -> None:
     block = final_block(service, services=("api", "web"))
     delete(service="api")
-    [name] = rewrite_masked(order=ORDER).jobs
+    [name] = rewrite_masked(context=CONTEXT).jobs
     Job.objects.update(state="parked", parked_reason="it failed too often")
     LogHead.objects.update(live_job_count=0)
-    assert return_job_blocks(JobFilter(names=(name,)), order=ORDER).changed == (name,)
+    assert return_job_blocks(JobFilter(names=(name,)), context=CONTEXT).changed == (name,)
     assert Block.objects.get().state == "final"
     check_invariants()
-    rewrite_masked(order=ORDER)
+    rewrite_masked(context=CONTEXT)
     assert Block.objects.get(ulid=block).owner_job.state == "waiting", "it is tried again"
 
 
@@ -250,29 +250,29 @@ def test_a_request_past_its_deadline_is_reported(service: Service) -> None:
     service.add_segments(1, datasets=BOTH)
     request = delete()
     DeleteRequest.objects.update(deadline_at_ms=service.clock.now_ms - 1)
-    assert rewrite_masked(order=ORDER).late == [request.command_index]
+    assert rewrite_masked(context=CONTEXT).late == [request.command_index]
 
 
 def test_an_import_brings_deleted_data_back_only_hidden(service: Service) -> None:
     """I18, rebuild: it is unknown when imported objects were first accepted, so finished requests hide them too."""
     final_block(service)
     request = delete()
-    rewrite_masked(order=ORDER)
+    rewrite_masked(context=CONTEXT)
     everything_removed_is_deleted()
-    assert rewrite_masked(order=ORDER).done == [request.command_index]
+    assert rewrite_masked(context=CONTEXT).done == [request.command_index]
     meta = block_meta(ulid(service.clock.now_ms - 10**6, 7), tenant="acme", level=3)
     service.add(meta, any_age=True, kind=Command.Kind.IMPORT_BLOCKS)
     assert hidden() == {("acme", "web"): 1}
-    assert rewrite_masked(order=ORDER).dropped == [meta.id]
+    assert rewrite_masked(context=CONTEXT).dropped == [meta.id]
     everything_removed_is_deleted()
-    assert rewrite_masked(order=ORDER).done == [request.command_index]
+    assert rewrite_masked(context=CONTEXT).done == [request.command_index]
     assert DeletionCertificate.objects.count() == 2
 
 
 def test_a_dry_run_counts_blocks_and_changes_nothing(service: Service) -> None:
     service.add_segments(3, datasets=BOTH)
     before = service.dump()
-    outcome = request_deletion(DeletionTarget(tenant="acme"), order=PREVIEW)
+    outcome = request_deletion(DeletionTarget(tenant="acme"), context=PREVIEW)
     assert (outcome.blocks, outcome.datasets, outcome.request_id) == (3, 3, None)
     assert service.dump() == before
     assert not DeleteRequest.objects.exists()
@@ -298,13 +298,13 @@ def test_a_request_is_in_the_log_and_the_audit(service: Service) -> None:
 
 def test_a_hold_and_a_request_exclude_each_other(service: Service) -> None:
     service.add_segments(1)
-    place_hold(tenant="acme", order=ORDER)
+    place_hold(tenant="acme", context=CONTEXT)
     with pytest.raises(TenantBusy):
         delete()
     service.add_segments(1, shard=2, datasets=[("beta", "web")])
     delete("beta")
     with pytest.raises(TenantBusy):
-        place_hold(tenant="beta", order=ORDER)
+        place_hold(tenant="beta", context=CONTEXT)
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_a_hold_and_a_request_exclude_each_other(service: Service) -> None:
 def test_impossible_requests_are_refused(service: Service, fields: dict[str, object]) -> None:
     service.add_segments(1)
     with pytest.raises(InvalidRule):
-        request_deletion(DeletionTarget(**({"tenant": "acme"} | fields)), order=ORDER)
+        request_deletion(DeletionTarget(**({"tenant": "acme"} | fields)), context=CONTEXT)
     assert not DeleteRequest.objects.exists()
 
 
@@ -338,7 +338,7 @@ def test_a_request_changes_rows_of_its_tenant_only(service: Service) -> None:
     others = Block.objects.filter(tenant__name="beta")
     before = list(others.values()), list(Dataset.objects.filter(tenant__name="beta").values())
     delete()
-    rewrite_masked(order=ORDER)
+    rewrite_masked(context=CONTEXT)
     assert (list(others.values()), list(Dataset.objects.filter(tenant__name="beta").values())) == before
 
 
@@ -397,18 +397,18 @@ def test_parked_segments_are_hidden_at_once_and_dropped_when_they_hold_nothing_e
     job = parked_job(service, [("acme", "web")])
     delete()
     assert hidden() == {("acme", "web"): 20}
-    assert len(rewrite_masked(order=ORDER).dropped) == 20
+    assert len(rewrite_masked(context=CONTEXT).dropped) == 20
     job.refresh_from_db()
     assert job.state == "dissolved", "it ended with its last source"
     everything_removed_is_deleted()
-    assert len(rewrite_masked(order=ORDER).done) == 1
+    assert len(rewrite_masked(context=CONTEXT).done) == 1
     check_invariants()
 
 
 def test_parked_jobs_over_deleted_data_run_once_more_at_half_the_time(service: Service) -> None:
     job = parked_job(service, BOTH)
     request = delete(deadline_hours=2)
-    assert rewrite_masked(order=ORDER).tried_again == []
+    assert rewrite_masked(context=CONTEXT).tried_again == []
     assert "parked" in request_progress(request).waits_for()[0]
     service.clock.advance(10)
     advance_clock(actor="test")
@@ -416,12 +416,12 @@ def test_parked_jobs_over_deleted_data_run_once_more_at_half_the_time(service: S
     DeleteRequest.objects.update(
         requested_at_ms=F("requested_at_ms") - later_ms, deadline_at_ms=F("deadline_at_ms") - later_ms
     )
-    assert rewrite_masked(order=ORDER).tried_again == [job.name]
+    assert rewrite_masked(context=CONTEXT).tried_again == [job.name]
     worker = service.worker()
     for _ in range(4):
         [spec] = worker.take()
         worker.poll(worker.released(spec.job, REASON), capacity=0)
-    assert rewrite_masked(order=ORDER).tried_again == [], "it failed again: somebody has to look"
+    assert rewrite_masked(context=CONTEXT).tried_again == [], "it failed again: somebody has to look"
     check_invariants()
 
 
@@ -434,6 +434,6 @@ def test_a_request_that_waits_for_quarantined_blocks_is_shown_and_becomes_late(s
     assert waits.startswith("20 blocks in quarantine")
     assert b'lithify_delete_requests{state="late"} 0.0' in metrics_text()
     DeleteRequest.objects.update(deadline_at_ms=service.clock.now_ms - 1)
-    report = rewrite_masked(order=ORDER)
+    report = rewrite_masked(context=CONTEXT)
     assert (report.late, report.tried_again, report.dropped) == ([request.command_index], [], [])
     assert b'lithify_delete_requests{state="late"} 1.0' in metrics_text()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.lanes.profiles.test_queries import query
-from tests.webadmin.lanes.profiles.test_retention import ORDER, keep, live, old_block
+from tests.webadmin.lanes.profiles.test_retention import CONTEXT, keep, live, old_block
 from tests.webadmin.service import Service, check_invariants
 from webadmin.lanes.profiles.models import Block, Dataset
 from webadmin.lanes.profiles.queries import find_blocks, tenant_statistics
@@ -60,7 +60,7 @@ def test_when_one_shard_is_removed_the_other_stays(service: Service) -> None:
     keep(1)
     gone = old_block(service, 48, 1, shard=1)
     kept = old_block(service, 2, 2, shard=2)
-    assert apply_retention(order=ORDER).dropped_blocks == 1
+    assert apply_retention(context=CONTEXT).dropped_blocks == 1
     assert (live(), Block.objects.get(ulid=gone).state) == ({kept}, "dropped")
     check_invariants()
 
@@ -68,9 +68,9 @@ def test_when_one_shard_is_removed_the_other_stays(service: Service) -> None:
 @pytest.mark.row("I6")
 def test_retention_without_data_succeeds_and_changes_nothing(service: Service) -> None:
     keep(1)
-    assert apply_retention(order=ORDER).dropped_blocks == 0
+    assert apply_retention(context=CONTEXT).dropped_blocks == 0
     before = service.dump()
-    report = apply_retention(order=ORDER)
+    report = apply_retention(context=CONTEXT)
     assert (report.dropped_blocks, service.dump()) == (0, before)
 
 
@@ -79,7 +79,7 @@ def test_of_two_tenants_in_a_shard_one_is_removed_and_the_other_stays(service: S
     keep(1, "acme")
     old_block(service, 48, 1, tenant="acme")
     kept = old_block(service, 48, 2, tenant="beta")
-    apply_retention(order=ORDER)
+    apply_retention(context=CONTEXT)
     assert live() == {kept}
     assert {found.tenant for found in find_blocks(query("acme", "beta"))} == {"beta"}
 
@@ -90,7 +90,7 @@ def test_a_tenant_without_shards_is_not_in_answers(service: Service) -> None:
     for shard in (1, 2):
         old_block(service, 48, shard, shard=shard)
     old_block(service, 48, 9, tenant="beta")
-    apply_retention(order=ORDER)
+    apply_retention(context=CONTEXT)
     assert not tenant_statistics("acme").has_data
     assert find_blocks(query("acme")) == []
     assert tenant_statistics("beta").has_data

@@ -36,7 +36,7 @@ TENANTS = ("acme", "beta", "core")
 STEPS = 30
 DELAY_SECONDS = 60
 DAY_MS = 24 * 3600 * 1000
-ORDER = ActionContext(actor="test")
+CONTEXT = ActionContext(actor="test")
 
 Contribution = tuple[str, str]
 """A segment and a tenant: that tenant's data in it."""
@@ -102,7 +102,7 @@ class History:
     def delete(self) -> None:
         tenant = self.chance.choice(TENANTS)
         if Dataset.objects.filter(tenant__name=tenant).exists():
-            request_deletion(DeletionTarget(tenant=tenant), order=ORDER)
+            request_deletion(DeletionTarget(tenant=tenant), context=CONTEXT)
             self.visible = {each for each in self.visible if each[1] != tenant}
 
     def grow_old(self) -> None:
@@ -111,15 +111,15 @@ class History:
         self.crash()
         self.service.clock.advance(2 * DAY_MS / 1000)
         before = read_visible(self)
-        set_retention(tenant=tenant, keep_days=1, order=ORDER)
-        apply_retention(order=ORDER)
-        set_retention(tenant=tenant, keep_days=None, order=ORDER)
+        set_retention(tenant=tenant, keep_days=1, context=CONTEXT)
+        apply_retention(context=CONTEXT)
+        set_retention(tenant=tenant, keep_days=None, context=CONTEXT)
         gone = before - read_visible(self)
         assert {owner for _, owner in gone} <= {tenant}
         self.visible -= gone
 
     def rewrite(self) -> None:
-        rewrite_masked(order=ORDER)
+        rewrite_masked(context=CONTEXT)
 
     def delete_objects(self) -> None:
         for key in Block.objects.exclude(state="deleted").values_list("object_key", flat=True):

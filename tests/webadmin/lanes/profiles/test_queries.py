@@ -147,7 +147,7 @@ def test_services_of_a_tenant_with_live_data_and_their_times(service: Service) -
 def test_a_service_that_a_delete_request_hides_whole_is_not_named(service: Service) -> None:
     now = service.clock.now_ms
     service.add(block_meta(ulid(now, 1), datasets=[("acme", "api"), ("acme", "web")]))
-    request_deletion(DeletionTarget(tenant="acme", service="api"), order=ActionContext(actor="test", why="gone"))
+    request_deletion(DeletionTarget(tenant="acme", service="api"), context=ActionContext(actor="test", why="gone"))
     assert [found.name for found in tenant_services("acme")] == ["web"]
 
 

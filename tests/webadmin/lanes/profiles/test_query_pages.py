@@ -22,7 +22,7 @@ from spark.errors import IndexQueryFailed
 from spark.index_client import STARTS_MAX, query_index
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.lanes.profiles.test_queries import FAR_MS, post, query, reader
-from tests.webadmin.lanes.profiles.test_retention import ORDER, keep, old_block
+from tests.webadmin.lanes.profiles.test_retention import CONTEXT, keep, old_block
 from tests.webadmin.service import Service, rolled_back
 from webadmin.base.access.services import issue_worker_credential
 from webadmin.base.actions.action import ActionContext
@@ -86,7 +86,9 @@ def test_pages_together_are_the_answer(
         for number, (end, rows) in enumerate(blocks):
             service.add(block_meta(ulid(now + end, number), datasets=rows))
         if hidden and any(tenant == "acme" for _, rows in blocks for tenant, _ in rows):
-            request_deletion(DeletionTarget(tenant="acme", service="w"), order=ActionContext(actor="test", why="gone"))
+            request_deletion(
+                DeletionTarget(tenant="acme", service="w"), context=ActionContext(actor="test", why="gone")
+            )
         selector = f'{{service_name=~"{"|".join(sorted(services))}"}}' if services else ""
         asked = query("acme", "beta", selector=selector, labels=("service_name",))
         assert joined(pages(asked, size)) == datasets(*find_blocks(asked))
@@ -146,9 +148,9 @@ def test_a_deleted_object_moves_the_index(service: Service) -> None:
 
 def test_a_delete_request_moves_the_index_of_its_tenant(service: Service) -> None:
     asked, cursor = first_page(service)
-    request_deletion(DeletionTarget(tenant="beta"), order=ActionContext(actor="test", why="gone"))
+    request_deletion(DeletionTarget(tenant="beta"), context=ActionContext(actor="test", why="gone"))
     assert list(pages(asked, 5, cursor))
-    request_deletion(DeletionTarget(tenant="acme", service="web"), order=ActionContext(actor="test", why="gone"))
+    request_deletion(DeletionTarget(tenant="acme", service="web"), context=ActionContext(actor="test", why="gone"))
     with pytest.raises(IndexMoved):
         list(pages(asked, 5, cursor))
 
@@ -165,7 +167,7 @@ def test_retention_moves_the_index_whether_it_drops_blocks_or_trims_segments(ser
     asked = query("acme")
     cursor = next(pages(asked, 1)).cursor
     assert cursor
-    report = apply_retention(order=ORDER)
+    report = apply_retention(context=CONTEXT)
     assert (report.trimmed_segments, report.dropped_blocks) == ((3, 0) if kept else (0, 3))
     with pytest.raises(IndexMoved):
         list(pages(asked, 1, cursor))
@@ -175,7 +177,7 @@ def test_retention_of_others_does_not_move_it(service: Service) -> None:
     keep(1, "beta")
     old_block(service, 48, 1, tenant="beta")
     asked, cursor = first_page(service)
-    assert apply_retention(order=ORDER).dropped_blocks == 1
+    assert apply_retention(context=CONTEXT).dropped_blocks == 1
     assert list(pages(asked, 5, cursor))
 
 
@@ -236,7 +238,7 @@ def test_pages_over_http(service: Service) -> None:
     refused = post(bearer, body | {"cursor": 7})
     assert (refused.status_code, refused.json()["code"]) == (400, "invalid_query")
     assert post(reader_of_beta(), body | {"cursor": first["next"]}).json()["code"] == "invalid_query"
-    request_deletion(DeletionTarget(tenant="acme", service="web"), order=ActionContext(actor="test", why="gone"))
+    request_deletion(DeletionTarget(tenant="acme", service="web"), context=ActionContext(actor="test", why="gone"))
     moved = post(bearer, body | {"cursor": first["next"], "datasets_max": 4})
     assert (moved.status_code, moved.json()["code"]) == (409, "index_moved")
 
@@ -286,7 +288,7 @@ def test_spark_reads_all_pages_and_begins_again_when_the_index_moved(
     assert len(paged.cursors) == 3
 
     def hide() -> None:
-        request_deletion(DeletionTarget(tenant="acme", service="api"), order=ActionContext(actor="test", why="gone"))
+        request_deletion(DeletionTarget(tenant="acme", service="api"), context=ActionContext(actor="test", why="gone"))
 
     moved = ServiceTransport(hide, at=1)
     found = look_through(moved, bearer)

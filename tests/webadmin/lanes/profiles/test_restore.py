@@ -218,7 +218,7 @@ def test_what_was_dropped_does_not_come_back(service: Service, tmp_path: Path) -
     store = open_store(str(tmp_path))
     old = put(store, block_meta(ulid(service.clock.now_ms - 40 * 86_400_000), tenant="acme", level=3))
     assert service.add(old, any_age=True).accepted
-    apply_retention(order=ActionContext(actor="test"))
+    apply_retention(context=ActionContext(actor="test"))
     record_lineage(store=store)
     forget_everything()
     outcome = rebuild_index(store=store, actor="test")

@@ -28,12 +28,12 @@ from webadmin.schedule.explain import explain_name
 from webadmin.schedule.models import Command, Job, Limits
 
 HOUR_MS = 3600 * 1000
-ORDER = ActionContext(actor="test", why="because")
+CONTEXT = ActionContext(actor="test", why="because")
 PREVIEW = ActionContext(actor="test", is_dry_run=True)
 
 
 def keep(days: int, tenant: str = "") -> None:
-    set_retention(tenant=tenant, keep_days=days, order=ORDER)
+    set_retention(tenant=tenant, keep_days=days, context=CONTEXT)
 
 
 def old_block(
@@ -60,23 +60,23 @@ def live() -> set[str]:
 
 def test_data_older_than_31_days_goes_by_itself(service: Service) -> None:
     gone, kept = old_block(service, 32 * 24, 1), old_block(service, 30 * 24, 2)
-    report = apply_retention(order=ORDER)
+    report = apply_retention(context=CONTEXT)
     assert (live(), report.dropped_blocks) == ({kept}, 1)
     stone = Tombstone.objects.get()
     assert (stone.block.ulid, stone.cause, stone.job) == (gone, "retention", None)
     assert stone.eligible_at_ms == stone.created_at_ms + 15 * 60 * 1000
     check_invariants()
-    assert apply_retention(order=ORDER).dropped_blocks == 0
+    assert apply_retention(context=CONTEXT).dropped_blocks == 0
 
 
 def test_a_dry_run_lists_expired_parts_and_changes_nothing(service: Service) -> None:
     old_block(service, 32 * 24)
     before = service.dump()
-    report = apply_retention(order=PREVIEW)
+    report = apply_retention(context=PREVIEW)
     [part] = report.to_json()["expired"]
     assert (part["tenant"], part["blocks"], part["in_segments"]) == ("acme", 1, False)
     assert service.dump() == before
-    later = apply_retention(order=PREVIEW, at_ms=service.clock.now_ms - 5 * 24 * HOUR_MS)
+    later = apply_retention(context=PREVIEW, at_ms=service.clock.now_ms - 5 * 24 * HOUR_MS)
     assert later.expired == ()
 
 
@@ -85,12 +85,12 @@ def test_a_tenants_own_rule_and_0_for_ever(service: Service) -> None:
     keep(0, "infinite")
     short = old_block(service, 48, 1, tenant="short")
     others = {old_block(service, 48, 2, tenant="other"), old_block(service, 90 * 24, 3, tenant="infinite")}
-    apply_retention(order=ORDER)
+    apply_retention(context=CONTEXT)
     assert live() == others
     assert Block.objects.get(ulid=short).state == "dropped"
     keep(0)
     old_block(service, 40 * 24, 4, tenant="other")
-    assert apply_retention(order=ORDER).dropped_blocks == 0
+    assert apply_retention(context=CONTEXT).dropped_blocks == 0
 
 
 @pytest.mark.row("C16")
@@ -109,7 +109,7 @@ def test_objects_of_a_kept_partition_stay_when_a_newer_one_expires(service: Serv
     store = open_store(str(tmp_path))
     for key in Block.objects.values_list("object_key", flat=True):
         store.put(key, b"data")
-    apply_retention(order=ORDER)
+    apply_retention(context=CONTEXT)
     service.clock.advance(10)
     delete_tombstoned_objects(store=store)
     assert live() == {kept_id}
@@ -125,7 +125,7 @@ def test_expired_blocks_leave_their_queue_and_are_not_merged(service: Service) -
     keep(1)
     for number in range(20):
         old_segment(service, 48 + number / 3600, number, datasets=[("acme", "web")])
-    apply_retention(order=ORDER)
+    apply_retention(context=CONTEXT)
     check_invariants()
     assert service.worker().take() == []
     assert service.states() == {"dropped": 20}
@@ -137,11 +137,11 @@ def test_a_waiting_job_loses_sources_and_ends_with_its_last(service: Service) ->
     worker = service.worker()
     [spec] = worker.take()
     keep(1)
-    apply_retention(order=ORDER)
+    apply_retention(context=CONTEXT)
     assert service.states() == {"owned": 20}, "nothing is taken from under a worker"
     worker.poll(worker.released(spec.job), capacity=0)
     assert Job.objects.get().state == "waiting"
-    apply_retention(order=ORDER)
+    apply_retention(context=CONTEXT)
     assert (Job.objects.get().state, service.states()) == ("dissolved", {"dropped": 20})
     check_invariants()
 
@@ -152,10 +152,10 @@ def test_what_a_worker_was_merging_goes_when_its_result_has_come(service: Servic
     worker = service.worker()
     [spec] = worker.take()
     keep(1)
-    apply_retention(order=ORDER)
+    apply_retention(context=CONTEXT)
     worker.poll(worker.success(spec.job), capacity=0)
     assert service.states() == {"replaced": 20, "queued": 1}
-    apply_retention(order=ORDER)
+    apply_retention(context=CONTEXT)
     assert service.states() == {"replaced": 20, "dropped": 1}
     check_invariants()
 
@@ -164,14 +164,14 @@ def test_a_segment_goes_with_the_last_tenant_in_it(service: Service) -> None:
     keep(1, "brief")
     keep(3, "long")
     segment = old_segment(service, 48, datasets=[("brief", "a"), ("brief", "b"), ("long", "c")])
-    report = apply_retention(order=ORDER)
+    report = apply_retention(context=CONTEXT)
     assert (report.trimmed_segments, live()) == (1, {segment})
     assert list(Dataset.objects.values_list("tenant__name", "position")) == [("long", 2)]
     meta = decode_metadata(bytes(Block.objects.get().metadata))
     assert [dataset.name for dataset in meta.datasets] == ["", "", "c"], "positions stay what they were"
     check_invariants()
     service.clock.advance(40 * 3600)
-    apply_retention(order=ORDER)
+    apply_retention(context=CONTEXT)
     assert service.states() == {"dropped": 1}
     check_invariants()
 
@@ -180,7 +180,7 @@ def test_a_merge_does_not_bring_back_what_was_trimmed_from_a_segment(service: Se
     keep(1, "brief")
     for number in range(20):
         old_segment(service, 48, number, datasets=[("brief", "a"), ("long", "c")])
-    apply_retention(order=ORDER)
+    apply_retention(context=CONTEXT)
     worker = service.worker()
     [spec] = worker.take()
     worker.poll(worker.success(spec.job), capacity=0)
@@ -194,44 +194,44 @@ def test_a_tenants_retention_changes_rows_of_that_tenant_only(service: Service) 
     old_block(service, 48, 2, tenant="other")
     before = list(Block.objects.filter(tenant__name="other").values())
     keep(1, "mine")
-    apply_retention(order=ORDER)
+    apply_retention(context=CONTEXT)
     assert list(Block.objects.filter(tenant__name="other").values()) == before
     assert Tombstone.objects.count() == 1
 
 
 def test_a_run_has_a_cap_and_takes_the_oldest(service: Service) -> None:
     ids = [old_block(service, (40 + day) * 24, day) for day in range(4)]
-    report = apply_retention(order=ORDER, count_max=3)
+    report = apply_retention(context=CONTEXT, count_max=3)
     assert (report.dropped_blocks, report.left_for_later, live()) == (3, 1, {ids[0]})
 
 
 def test_a_hold_outweighs_retention_until_it_is_lifted(service: Service) -> None:
     old_block(service, 40 * 24)
-    assert place_hold(tenant="acme", order=ORDER)
-    assert not place_hold(tenant="acme", order=ORDER), "it is on hold already"
-    assert apply_retention(order=ORDER).held_tenants == ("acme",)
+    assert place_hold(tenant="acme", context=CONTEXT)
+    assert not place_hold(tenant="acme", context=CONTEXT), "it is on hold already"
+    assert apply_retention(context=CONTEXT).held_tenants == ("acme",)
     assert service.states() == {"final": 1}
-    assert lift_hold(tenant="acme", at=timezone.now(), order=ORDER)
-    assert not lift_hold(tenant="acme", at=timezone.now(), order=ORDER)
+    assert lift_hold(tenant="acme", at=timezone.now(), context=CONTEXT)
+    assert not lift_hold(tenant="acme", at=timezone.now(), context=CONTEXT)
     assert LegalHold.objects.get().ended_by == "test"
-    apply_retention(order=ORDER)
+    apply_retention(context=CONTEXT)
     assert service.states() == {"dropped": 1}
 
 
 def test_a_hold_placed_after_the_plan_still_holds(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     old_block(service, 40 * 24)
-    plan = apply_retention(order=PREVIEW)
+    plan = apply_retention(context=PREVIEW)
     assert len(plan.expired) == 1
     from webadmin.lanes.profiles.services import retain
 
     monkeypatch.setattr(retain, "retention_policy", lambda: retain.RetentionPolicy())
-    place_hold(tenant="acme", order=ORDER)
-    assert apply_retention(order=ORDER).dropped_blocks == 0
+    place_hold(tenant="acme", context=CONTEXT)
+    assert apply_retention(context=CONTEXT).dropped_blocks == 0
 
 
 def test_every_removal_is_in_the_log_and_in_the_audit(service: Service) -> None:
     gone = old_block(service, 40 * 24)
-    [index] = apply_retention(order=ORDER).command_indexes
+    [index] = apply_retention(context=CONTEXT).command_indexes
     assert Command.objects.get(index=index).change_set["dropped"] == [[1, gone]]
     entry = AuditEntry.objects.get(action="retention")
     assert (entry.actor, entry.target, entry.detail["command"]) == ("test", "acme", index)
@@ -241,7 +241,7 @@ def test_a_dropped_id_is_remembered(service: Service) -> None:
     keep(1)
     meta = block_meta(ulid(service.clock.now_ms - 48 * HOUR_MS))
     service.add(meta, any_age=True)
-    apply_retention(order=ORDER)
+    apply_retention(context=CONTEXT)
     before = service.dump()
     assert service.add(meta).duplicates == (meta.id,)
     assert service.dump() == before
@@ -251,13 +251,13 @@ def test_a_dropped_id_is_remembered(service: Service) -> None:
 def test_rules_are_checked_and_setting_one_twice_changes_nothing(service: Service) -> None:
     for tenant, days in (("a/b", 1), ("acme", -1), ("acme", 40_000)):
         with pytest.raises(InvalidRule):
-            set_retention(tenant=tenant, keep_days=days, order=ORDER)
-    assert set_retention(tenant="acme", keep_days=5, order=PREVIEW).before is None
+            set_retention(tenant=tenant, keep_days=days, context=CONTEXT)
+    assert set_retention(tenant="acme", keep_days=5, context=PREVIEW).before is None
     assert not RetentionRule.objects.exists()
     for _ in range(2):
-        set_retention(tenant="acme", keep_days=5, order=ORDER)
+        set_retention(tenant="acme", keep_days=5, context=CONTEXT)
     assert AuditEntry.objects.filter(action="set_retention").count() == 1
-    set_retention(tenant="acme", keep_days=None, order=ORDER)
+    set_retention(tenant="acme", keep_days=None, context=CONTEXT)
     assert not RetentionRule.objects.exists()
 
 
@@ -285,7 +285,7 @@ def test_blocks_past_retention_are_not_merged_and_delay_no_others(service: Servi
     [spec] = _after_rest(service, worker)
     assert (spec.shard, len(spec.sources)) == (1, 20)
     assert not {source.id for source in spec.sources} & set(old), "younger blocks behind them do not wait"
-    apply_retention(order=ORDER)
+    apply_retention(context=CONTEXT)
     assert service.states() == {"dropped": 60, "owned": 40}
     check_invariants()
 

@@ -25,7 +25,7 @@ from webadmin.lanes.tables.states import RegistrationMode, SegmentState, TaskSta
 from webadmin.lanes.tables.task_models import Task
 from webadmin.schedule.models import Job, LogHead
 
-ORDER = ActionContext(actor="test", why="a test")
+CONTEXT = ActionContext(actor="test", why="a test")
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def new_table(store: ObjectStore) -> NewTable:
 def table(service: Service, new_table: NewTable) -> DataSource:
     """A table by day, two months after its first day."""
     service.clock.now_ms = day(60)
-    return create_table(new_table, order=ORDER)
+    return create_table(new_table, context=CONTEXT)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ class World:
         source = DataSource.objects.select_related("policy").get(id=self.table.id)
         offered = [OfferedFile(path=path) for path in paths]
         told.setdefault("mode", RegistrationMode.APPEND)
-        taken = take_files(source, self.store, offered, order=ORDER, **told)
+        taken = take_files(source, self.store, offered, context=CONTEXT, **told)
         assert {answer.status for answer in taken.answers} <= {"registered", "known"}, taken.answers
         return taken
 
@@ -97,7 +97,7 @@ class World:
 
     def set(self, **settings: Any) -> None:
         """Change the policy."""
-        alter_table(self.table, settings, order=ORDER)
+        alter_table(self.table, settings, context=CONTEXT)
 
     def chunk(self, number: int) -> Chunk:
         """Return the chunk of a day."""

@@ -1,4 +1,4 @@
-"""Controllers at once, stale snapshots, restarts, overload, orders of operators, the budget of a day: nothing twice."""
+"""Concurrent controllers, stale snapshots, restarts, overload, chunk overrides, a day's budget: nothing twice."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import pytest
 
 from engine.schedule.model import JobState
 from engine.storage import ObjectStore, open_store
-from tests.webadmin.lanes.tables.conftest import ORDER, World, check_timelines
+from tests.webadmin.lanes.tables.conftest import CONTEXT, World, check_timelines
 from tests.webadmin.lanes.tables.fake_node import FakeNode, seen_ids
 from tests.webadmin.lanes.tables.parquet_files import day, put_hours, put_rows
 from tests.webadmin.schedule.test_replay import log, replayed
 from tests.webadmin.schedule.test_two_connections import at_once
 from tests.webadmin.service import Service
 from webadmin.lanes.tables.cycle_view import read_cycle
-from webadmin.lanes.tables.models import Chunk, ChunkOrder, DataSource
+from webadmin.lanes.tables.models import Chunk, ChunkOverride, DataSource
 from webadmin.lanes.tables.services import run_cycle
-from webadmin.lanes.tables.services.orders import end_orders, order_chunks
+from webadmin.lanes.tables.services.overrides import end_overrides, override_chunks
 from webadmin.lanes.tables.services.run_cycle import run_source_cycle
 from webadmin.lanes.tables.services.sources import NewTable, create_table
-from webadmin.lanes.tables.states import ChunkOrderKind, ChunkStanding, RegistrationMode, TaskState
+from webadmin.lanes.tables.states import ChunkOverrideKind, ChunkStanding, RegistrationMode, TaskState
 from webadmin.lanes.tables.task_models import Task, TaskChunk
 from webadmin.schedule.models import Job
 
-NEVER, NOW = ChunkOrderKind.NEVER, ChunkOrderKind.NOW
+NEVER, NOW = ChunkOverrideKind.NEVER, ChunkOverrideKind.NOW
 APART = {"small_cost": 1, "task_cost_max": 100_000_000}
 """Every chunk is a task of its own."""
 
@@ -36,7 +36,7 @@ def days(world: World, *numbers: int) -> None:
 
 def test_two_controllers_make_every_task_once(real_service: Service, new_table: NewTable, store: ObjectStore) -> None:
     real_service.clock.now_ms = day(60)
-    table = create_table(new_table, order=ORDER)
+    table = create_table(new_table, context=CONTEXT)
     world = World(table, store, FakeNode(real_service.worker()), real_service)
     world.set(**APART)
     days(world, 0, 2, 4)
@@ -56,7 +56,7 @@ def test_files_that_come_while_a_task_is_committed_are_in_the_table_once(
 ) -> None:
     """Who comes first decides what becomes of the chunk; readers see the same rows either way."""
     real_service.clock.now_ms = day(60)
-    world = World(create_table(new_table, order=ORDER), store, FakeNode(real_service.worker()), real_service)
+    world = World(create_table(new_table, context=CONTEXT), store, FakeNode(real_service.worker()), real_service)
     days(world, 0)
     world.turn()
     [spec] = world.node.take()
@@ -140,26 +140,26 @@ def test_what_does_not_fit_the_queue_is_put_off_and_never_looked_at_again_for_it
 
 def test_never_and_now_are_obeyed(world: World) -> None:
     world.set(**APART, running_max=1)
-    order_chunks(world.table, (day(4), day(5)), NEVER, order=ORDER)
+    override_chunks(world.table, (day(4), day(5)), NEVER, context=CONTEXT)
     days(world, 0, 2, 4)
     world.turn()
     assert world.chunk(4).state == ChunkStanding.SKIPPED
     assert "excluded" in world.chunk(4).reason
     assert sorted(TaskChunk.objects.values_list("start_ms", flat=True)) == [day(0), day(2)]
     world.work_off()
-    assert end_orders(world.table, (day(4), day(5)), NEVER, order=ORDER) == 1
-    order_chunks(world.table, (day(4), day(4) + 1), NOW, order=ORDER)
+    assert end_overrides(world.table, (day(4), day(5)), NEVER, context=CONTEXT) == 1
+    override_chunks(world.table, (day(4), day(4) + 1), NOW, context=CONTEXT)
     world.turn()
     assert Task.objects.get(state=TaskState.OPEN).is_ordered
     world.work_off()
-    assert not ChunkOrder.objects.filter(ended_at_ms=None).exists(), "it was done"
+    assert not ChunkOverride.objects.filter(ended_at_ms=None).exists(), "it was done"
 
 
 def test_a_task_that_waits_already_is_next_when_it_is_wanted_now(world: World) -> None:
     world.set(**APART, running_max=1)
     days(world, 0, 2, 4)
     world.turn()
-    order_chunks(world.table, (day(0), day(1)), NOW, order=ORDER)
+    override_chunks(world.table, (day(0), day(1)), NOW, context=CONTEXT)
     world.turn()
     assert not Task.objects.get(start_ms=day(0)).admitted_at_ms, "another runs"
     world.node.finish(*world.node.take())
@@ -175,7 +175,7 @@ def test_the_more_urgent_task_of_a_tenants_tables_comes_first(world: World) -> N
     world.turn()
     store = open_store(f"{world.store.url}-2")
     new = NewTable(tenant="acme", name="other", url=store.url, time_column="ts")
-    other = World(create_table(new, order=ORDER), store, world.node, world.service)
+    other = World(create_table(new, context=CONTEXT), store, world.node, world.service)
     world.service.clock.now_ms += 60_000
     other.add(*put_hours(store, 50))
     other.turn()
@@ -236,7 +236,7 @@ def test_a_table_whose_rows_contradict_each_other_is_left_alone_with_the_reason(
 def test_tenants_share_nothing(world: World, service: Service) -> None:
     days(world, 0)
     new = NewTable(tenant="beta", name="events", url=f"{world.store.url}-beta", time_column="ts")
-    other = create_table(new, order=ORDER)
+    other = create_table(new, context=CONTEXT)
     world.turn()
     assert run_source_cycle(other).created == []
     assert not other.segments.exists()

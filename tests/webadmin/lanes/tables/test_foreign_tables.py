@@ -16,7 +16,7 @@ from engine.storage import ObjectStore, open_store
 from tests.file_s3 import running_file_s3
 from tests.object_stores import s3_credentials
 from tests.webadmin.hostile.conftest import Caller
-from tests.webadmin.lanes.tables.conftest import ORDER, World
+from tests.webadmin.lanes.tables.conftest import CONTEXT, World
 from tests.webadmin.lanes.tables.fake_node import digest_of
 from tests.webadmin.lanes.tables.parquet_files import day, put_hours, put_rows, rows_at
 from tests.webadmin.lanes.tables.test_adoption import adopt, run
@@ -194,12 +194,14 @@ def test_a_folder_that_was_converted_is_neither_rescanned_nor_released(world: Wo
     world.add(path)
     world.store.put(DELTA_LOG, b"{}")
     with pytest.raises(ForeignTable):
-        rescan_table(world.table, world.store, order=ORDER)
+        rescan_table(world.table, world.store, context=CONTEXT)
     table = DataSource.objects.get()
     assert (table.is_paused, table.sequence) == (True, 1)
     assert "Delta Lake" in AuditEntry.objects.filter(action="alter_table").latest("id").detail["why"]
     with pytest.raises(ForeignTable):
-        take_files(world.table, world.store, [OfferedFile(path="b.parquet")], mode=RegistrationMode.APPEND, order=ORDER)
+        take_files(
+            world.table, world.store, [OfferedFile(path="b.parquet")], mode=RegistrationMode.APPEND, context=CONTEXT
+        )
 
 
 def test_no_replaced_file_is_deleted_of_a_folder_that_was_converted(world: World) -> None:
@@ -233,9 +235,9 @@ def test_a_refused_listing_of_a_parent_is_reported(service: Service, s3_credenti
         assert len(entry.detail["unchecked"]) == 2
         put_rows(store, "b.parquet", [day(1)])
         table = DataSource.objects.get()
-        taken = take_files(table, store, [OfferedFile(path="b.parquet")], mode=RegistrationMode.APPEND, order=ORDER)
+        taken = take_files(table, store, [OfferedFile(path="b.parquet")], mode=RegistrationMode.APPEND, context=CONTEXT)
         assert len(taken.unchecked) == 2
         assert "unchecked: s3://bucket/lake" in run("rescan", "--table", "events", "--tenant", "acme")
         store.put(DELTA_LOG, b"{}")
         with pytest.raises(ForeignTable):
-            adopt_table(NewTable(tenant="acme", name="other", url=store.url, time_column="ts"), store, order=ORDER)
+            adopt_table(NewTable(tenant="acme", name="other", url=store.url, time_column="ts"), store, context=CONTEXT)

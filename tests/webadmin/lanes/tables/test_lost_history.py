@@ -9,7 +9,7 @@ from django.core import serializers
 
 from engine.core.errors import BadObject
 from engine.lanes.tables.plain.manifest import POINTER, read_manifest, read_pointer
-from tests.webadmin.lanes.tables.conftest import ORDER, World, check_timelines
+from tests.webadmin.lanes.tables.conftest import CONTEXT, World, check_timelines
 from tests.webadmin.lanes.tables.fake_node import seen_ids
 from tests.webadmin.lanes.tables.parquet_files import day, put_hours, put_rows
 from webadmin.lanes.tables.models import BadFile, Chunk, DataSource, Policy, Registration, Segment
@@ -56,7 +56,7 @@ def merge(world: World) -> None:
 
 def rescan(world: World) -> dict[str, int]:
     """Rescan the table; return the number of files of each status."""
-    statuses = dict(rescan_table(DataSource.objects.get(), world.store, order=ORDER).statuses)
+    statuses = dict(rescan_table(DataSource.objects.get(), world.store, context=CONTEXT).statuses)
     check_timelines()
     return statuses
 
@@ -157,7 +157,7 @@ def test_a_folder_whose_database_is_gone_is_adopted_by_its_manifest(
     Task.objects.all().delete()
     DataSource.objects.all().delete()
     put_rows(world.store, "new.parquet", [day(1)], first_id=7)
-    adopted = adopt_table(new_table, world.store, order=ORDER)
+    adopted = adopt_table(new_table, world.store, context=CONTEXT)
     assert adopted.statuses == {"registered": 2, "replaced_before": 24}
     assert seen_ids(world.store) == sorted([*ids, 7])
 
@@ -171,7 +171,7 @@ def test_a_copy_of_merged_files_without_manifests_is_adopted(world: World, new_t
     Segment.objects.all().delete()
     Task.objects.all().delete()
     DataSource.objects.all().delete()
-    assert adopt_table(new_table, world.store, order=ORDER).statuses == {"registered": 1}
+    assert adopt_table(new_table, world.store, context=CONTEXT).statuses == {"registered": 1}
     assert seen_ids(world.store) == ids
 
 

@@ -8,7 +8,7 @@ from engine.lanes.tables.jobs import KIND
 from engine.protocol.messages import FailureReason
 from engine.schedule.isolation import BAD_SOURCES_MIN
 from engine.schedule.model import JobState
-from tests.webadmin.lanes.tables.conftest import ORDER, World, check_timelines
+from tests.webadmin.lanes.tables.conftest import CONTEXT, World, check_timelines
 from tests.webadmin.lanes.tables.parquet_files import put_hours
 from webadmin.lanes.tables.models import BadFile
 from webadmin.lanes.tables.services.rounds import settle_failures
@@ -54,7 +54,7 @@ def test_a_table_is_not_taken_apart_file_by_file(world: World, sound: dict[str, 
 def test_on_a_repaired_store_all_are_merged(world: World, sound: dict[str, bytes]) -> None:
     for name, data in sound.items():
         world.store.put(name, data)
-    decide_isolation(KIND, PLACE, RETRY, order=ORDER)
+    decide_isolation(KIND, PLACE, RETRY, context=CONTEXT)
     assert open_stop(KIND, PLACE) is None
     world.work_off()
     assert (held(), set(Job.objects.values_list("state", flat=True))) == (set(), {JobState.DONE})
@@ -62,7 +62,7 @@ def test_on_a_repaired_store_all_are_merged(world: World, sound: dict[str, bytes
 
 
 def test_after_the_decision_that_they_are_lost_all_are_kept_out(world: World, sound: dict[str, bytes]) -> None:
-    decide_isolation(KIND, PLACE, QUARANTINE, order=ORDER)
+    decide_isolation(KIND, PLACE, QUARANTINE, context=CONTEXT)
     assert set(settle_failures(lambda url: world.store).quarantined) == set(sound)
     assert (held(), open_stop(KIND, PLACE)) == (set(sound), None)
     world.work_off()

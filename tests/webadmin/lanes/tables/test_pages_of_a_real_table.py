@@ -16,7 +16,7 @@ from tests.webadmin.lanes.tables.conftest import World
 from tests.webadmin.lanes.tables.parquet_files import day, put_hours, put_rows
 from webadmin.lanes.tables.budget import read_budget
 from webadmin.lanes.tables.cycle_view import budget_left
-from webadmin.lanes.tables.models import Chunk, ChunkOrder, DataSource, Policy
+from webadmin.lanes.tables.models import Chunk, ChunkOverride, DataSource, Policy
 from webadmin.lanes.tables.plan_preview import preview
 from webadmin.lanes.tables.standing import standings
 from webadmin.lanes.tables.states import ChunkStanding
@@ -101,11 +101,11 @@ def test_never_and_now_are_obeyed_and_now_ends_by_itself(world: World, operator:
     assert "it is excluded" in world.chunk(0).reason
     world.work_off()
     assert world.chunk(2).state == ChunkStanding.STABLE
-    assert list(ChunkOrder.objects.filter(ended_at_ms=None).values_list("kind", flat=True)) == ["never"]
+    assert list(ChunkOverride.objects.filter(ended_at_ms=None).values_list("kind", flat=True)) == ["never"]
     give(operator, Chunk, "take-back", world.chunk(0).id)
     world.work_off()
     assert world.chunk(0).state == ChunkStanding.STABLE
-    assert data(operator, world)["orders"] == []
+    assert data(operator, world)["overrides"] == []
     assert world.chunk(0).end_ms == day(0) + DAY_MS
 
 

@@ -24,7 +24,7 @@ from engine.lanes.tables.plain.manifest import (
 from engine.lanes.tables.plain.manifest import Manifest as TableManifest
 from engine.protocol.messages import FailureReason
 from engine.storage import ObjectStore, StorageError, cached_store, open_store
-from tests.webadmin.lanes.tables.conftest import ORDER, World, check_timelines
+from tests.webadmin.lanes.tables.conftest import CONTEXT, World, check_timelines
 from tests.webadmin.lanes.tables.fake_node import seen_ids
 from tests.webadmin.lanes.tables.parquet_files import day, put_hours, put_lies, put_rows, read_ids
 from webadmin.lanes.tables.models import BadFile, DataSource, Segment
@@ -181,7 +181,7 @@ def test_a_rescan_continues_behind_a_pointer_that_the_database_does_not_know(wor
     assert world.store.get(pointer.manifest) == before
     assert read_pointer(world.store) == pointer
     assert "tables rescan" in DataSource.objects.get().publish_error
-    assert rescan_table(world.table, world.store, order=ORDER).sequence > sequence
+    assert rescan_table(world.table, world.store, context=CONTEXT).sequence > sequence
     assert world.store.get(pointer.manifest) == before
     assert seen_ids(world.store) == ids
     table = DataSource.objects.get()

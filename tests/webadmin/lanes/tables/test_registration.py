@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine.storage import ObjectStore
-from tests.webadmin.lanes.tables.conftest import ORDER
+from tests.webadmin.lanes.tables.conftest import CONTEXT
 from tests.webadmin.lanes.tables.parquet_files import DAY_MS, HOUR_MS, day, put_hours, put_rows, put_table, rows_at
 from webadmin.base.access.models import AuditEntry
 from webadmin.lanes.tables.errors import IntervalRefused, RegistrationRefused, TableExists, TableRefused
 from webadmin.lanes.tables.models import BadFile, Chunk, DataSource, Registration, Segment
-from webadmin.lanes.tables.services.orders import release_files
+from webadmin.lanes.tables.services.overrides import release_files
 from webadmin.lanes.tables.services.read_files import OfferedFile
 from webadmin.lanes.tables.services.register_files import drop_interval
 from webadmin.lanes.tables.services.sources import NewTable, alter_table, create_table
@@ -28,7 +28,7 @@ APPEND, REPLACE = RegistrationMode.APPEND, RegistrationMode.REPLACE
 def take(table: DataSource, store: ObjectStore, *paths: str, mode: RegistrationMode = APPEND, **told: object) -> Taken:
     table = DataSource.objects.select_related("policy").get(id=table.id)
     offered = [OfferedFile(path=path) for path in paths]
-    return take_files(table, store, offered, mode=mode, order=ORDER, **told)  # type: ignore[arg-type]
+    return take_files(table, store, offered, mode=mode, context=CONTEXT, **told)  # type: ignore[arg-type]
 
 
 def statuses(taken: Taken) -> list[str]:
@@ -78,7 +78,7 @@ def test_another_file_under_a_known_path_is_refused(table: DataSource, store: Ob
     take(table, store, path)
     size = store.head(path).size
     fresh = DataSource.objects.select_related("policy").get(id=table.id)
-    told = take_files(fresh, store, [OfferedFile(path=path, size_bytes=size + 1)], mode=APPEND, order=ORDER)
+    told = take_files(fresh, store, [OfferedFile(path=path, size_bytes=size + 1)], mode=APPEND, context=CONTEXT)
     assert statuses(told) == ["file_differs"]
 
 
@@ -132,15 +132,15 @@ def test_an_impossible_interval_changes_nothing(
     with pytest.raises(IntervalRefused):
         take(table, store, "new.parquet", mode=REPLACE, interval=(day(start), day(end)))
     with pytest.raises(IntervalRefused):
-        drop_interval(table, (day(start), day(end)), order=ORDER)
+        drop_interval(table, (day(start), day(end)), context=CONTEXT)
     assert list(Segment.objects.values()) == before
 
 
 def test_a_dropped_interval_has_no_rows_until_a_late_file_comes(table: DataSource, store: ObjectStore) -> None:
     take(table, store, *put_hours(store, 0, hours=[0, 1]))
-    assert drop_interval(table, (day(0), day(1)), order=ORDER).hidden == 2
+    assert drop_interval(table, (day(0), day(1)), context=CONTEXT).hidden == 2
     assert Segment.objects.filter(state=SegmentState.VISIBLE, is_tombstone=True).count() == 1
-    assert drop_interval(table, (day(5), day(6)), order=ORDER).hidden == 0, "there is nothing to drop"
+    assert drop_interval(table, (day(5), day(6)), context=CONTEXT).hidden == 0, "there is nothing to drop"
     take(table, store, *put_hours(store, 0, hours=[2]))
     data = Segment.objects.get(state=SegmentState.VISIBLE, is_tombstone=False)
     assert data.version > Segment.objects.get(is_tombstone=True).version
@@ -224,7 +224,7 @@ def test_a_damaged_file_is_kept_apart_and_comes_in_once_it_is_repaired(table: Da
     [held] = BadFile.objects.all()
     assert (held.path, held.place, held.error_class) == ("bad.parquet", "footer", "UnknownFormat")
     put_rows(store, "bad.parquet", [day(0)])
-    assert release_files(table, store, ["bad.parquet"], order=ORDER) == ["bad.parquet"]
+    assert release_files(table, store, ["bad.parquet"], context=CONTEXT) == ["bad.parquet"]
     assert statuses(take(table, store, "bad.parquet")) == ["registered"]
 
 
@@ -235,7 +235,7 @@ def test_a_released_segment_comes_back_like_a_late_file(table: DataSource, store
     Segment.objects.filter(id=segment.id).update(state=SegmentState.QUARANTINED)
     BadFile.objects.create(source=table, path=path, segment=segment, error_class="BadObject", at_ms=1)
     take(table, store, *put_hours(store, 0, hours=[2]))
-    release_files(table, store, [path], order=ORDER)
+    release_files(table, store, [path], context=CONTEXT)
     segment = Segment.objects.get(path=path, state=SegmentState.VISIBLE)
     assert segment.partition == 3
     table.refresh_from_db()
@@ -245,7 +245,9 @@ def test_a_released_segment_comes_back_like_a_late_file(table: DataSource, store
 def test_a_dry_run_reports_statuses_and_registers_nothing(table: DataSource, store: ObjectStore) -> None:
     paths = put_hours(store, 0, hours=[0])
     fresh = DataSource.objects.select_related("policy").get(id=table.id)
-    told = take_files(fresh, store, [OfferedFile(path=paths[0])], mode=APPEND, order=replace(ORDER, is_dry_run=True))
+    told = take_files(
+        fresh, store, [OfferedFile(path=paths[0])], mode=APPEND, context=replace(CONTEXT, is_dry_run=True)
+    )
     assert statuses(told) == ["registered"]
     assert not Segment.objects.exists()
     assert not Registration.objects.exists()
@@ -278,39 +280,39 @@ def test_a_policy_that_cannot_be_is_refused_with_the_reason(
     table: DataSource, settings: dict[str, object], why: str
 ) -> None:
     with pytest.raises(TableRefused, match=why):
-        alter_table(table, settings, order=ORDER)
+        alter_table(table, settings, context=CONTEXT)
 
 
 def test_other_chunks_are_looked_at_from_the_beginning(table: DataSource, store: ObjectStore) -> None:
     take(table, store, *put_hours(store, 0, hours=[0, 1, 23]))
     Chunk.objects.update(is_dirty=False)
-    changed = alter_table(table, {"granularity": "hour"}, order=ORDER)
+    changed = alter_table(table, {"granularity": "hour"}, context=CONTEXT)
     assert changed == {"granularity": "hour"}
     assert Chunk.objects.filter(source=table, is_dirty=True).count() == 24, "the hours of the entry's day"
     assert Segment.objects.filter(is_spanning=True).count() == 3
-    assert alter_table(table, {"granularity": "hour"}, order=ORDER) == {}
+    assert alter_table(table, {"granularity": "hour"}, context=CONTEXT) == {}
 
 
 def test_a_place_belongs_to_one_table(new_table: NewTable, table: DataSource) -> None:
-    assert create_table(new_table, order=ORDER).id == table.id
+    assert create_table(new_table, context=CONTEXT).id == table.id
     with pytest.raises(TableExists):
-        create_table(replace(new_table, time_column="other"), order=ORDER)
+        create_table(replace(new_table, time_column="other"), context=CONTEXT)
     for url in (table.url, f"{table.url}/part", table.url.rpartition("/")[0]):
         with pytest.raises(TableExists):
-            create_table(replace(new_table, tenant="beta", name="other", url=url), order=ORDER)
-    assert create_table(replace(new_table, name="other", url=f"{table.url}-2"), order=ORDER).name == "other"
+            create_table(replace(new_table, tenant="beta", name="other", url=url), context=CONTEXT)
+    assert create_table(replace(new_table, name="other", url=f"{table.url}-2"), context=CONTEXT).name == "other"
 
 
 @pytest.mark.parametrize("name", ["", "a/b", ".hidden", "x" * 61, "sp ace"])
 def test_a_table_has_a_name_that_addresses_can_hold(new_table: NewTable, table: DataSource, name: str) -> None:
     with pytest.raises(TableRefused):
-        create_table(replace(new_table, name=name), order=ORDER)
+        create_table(replace(new_table, name=name), context=CONTEXT)
 
 
 def test_times_of_whole_numbers_have_a_unit(new_table: NewTable, table: DataSource, store: ObjectStore) -> None:
     numbers = pa.table({"at": pa.array([day(0) // 1000, day(0) // 1000 + 3600])})
     other = create_table(
-        replace(new_table, name="seconds", url=f"{store.url}-s", time_column="at", time_unit="s"), order=ORDER
+        replace(new_table, name="seconds", url=f"{store.url}-s", time_column="at", time_unit="s"), context=CONTEXT
     )
     put_table(store, "numbers.parquet", numbers)
     assert statuses(take(other, store, "numbers.parquet")) == ["registered"]

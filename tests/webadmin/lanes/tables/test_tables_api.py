@@ -11,7 +11,7 @@ from engine.storage import ObjectStore, open_store
 from tests.webadmin.hostile.conftest import Caller
 from tests.webadmin.lanes.tables.parquet_files import day, put_hours, put_rows
 from tests.webadmin.service import Service
-from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOrder, DataSource, Segment
+from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOverride, DataSource, Segment
 from webadmin.lanes.tables.services.run_cycle import run_source_cycle
 from webadmin.lanes.tables.states import SegmentState
 
@@ -64,20 +64,20 @@ def test_orders_about_chunks_are_given_listed_and_taken_back(caller: Caller, lak
     create(caller, lake.url)
     stretch = WHY | {"start_ms": day(0) + 1, "end_ms": day(2)}
     caller.post(f"{TABLE}/segments", WHY | {"files": [{"path": path} for path in put_hours(lake, 0)]})
-    dry = caller.post(f"{TABLE}/orders", stretch | {"kind": "never", "dry_run": True}).json()
+    dry = caller.post(f"{TABLE}/overrides", stretch | {"kind": "never", "dry_run": True}).json()
     counts = {"chunks": 2, "segments": 0, "bytes": 0}
     assert dry == counts | {"dry_run": True, "table": "acme/events", "start_ms": day(0), "end_ms": day(2)}
-    assert caller.send("get", f"{TABLE}/orders").json() == {"orders": []}
-    caller.post(f"{TABLE}/orders", stretch | {"kind": "never"})
-    [given] = caller.send("get", f"{TABLE}/orders?state=in_force&start_ms={day(1)}").json()["orders"]
+    assert caller.send("get", f"{TABLE}/overrides").json() == {"overrides": []}
+    caller.post(f"{TABLE}/overrides", stretch | {"kind": "never"})
+    [given] = caller.send("get", f"{TABLE}/overrides?state=in_force&start_ms={day(1)}").json()["overrides"]
     assert (given["kind"], given["actor"], given["why"]) == ("never", "credential:caller", "a test")
     assert run_source_cycle(DataSource.objects.get()).created == []
-    assert caller.post(f"{TABLE}/orders/end", stretch | {"kind": "now"}).json()["changed"] == 0
-    assert caller.post(f"{TABLE}/orders/end", stretch).json() == {"dry_run": False, "changed": 1}
-    assert caller.send("get", f"{TABLE}/orders?state=in_force").json()["orders"] == []
-    [ended] = caller.send("get", f"{TABLE}/orders?state=ended").json()["orders"]
+    assert caller.post(f"{TABLE}/overrides/end", stretch | {"kind": "now"}).json()["changed"] == 0
+    assert caller.post(f"{TABLE}/overrides/end", stretch).json() == {"dry_run": False, "changed": 1}
+    assert caller.send("get", f"{TABLE}/overrides?state=in_force").json()["overrides"] == []
+    [ended] = caller.send("get", f"{TABLE}/overrides?state=ended").json()["overrides"]
     assert ended["ended_because"] == "credential:caller: a test"
-    caller.post(f"{TABLE}/orders", stretch | {"kind": "now"})
+    caller.post(f"{TABLE}/overrides", stretch | {"kind": "now"})
     assert len(run_source_cycle(DataSource.objects.get()).created) == 1
     [task] = caller.send("get", f"{TABLE}/tasks").json()["tasks"]
     assert task["priority"] == 1_000_000
@@ -110,11 +110,11 @@ def test_what_failed_is_tried_again_and_what_was_repaired_comes_in(caller: Calle
 @pytest.mark.parametrize(
     ("page", "body", "code"),
     [
-        ("orders", {"kind": "sometimes", "start_ms": 0, "end_ms": 1}, "invalid_message"),
-        ("orders", {"start_ms": 0, "end_ms": 1}, "invalid_message"),
-        ("orders", {"kind": "never", "start_ms": day(1), "end_ms": day(0)}, "interval_refused"),
-        ("orders", {"kind": "never", "start_ms": day(-40_000), "end_ms": day(0)}, "interval_refused"),
-        ("orders/end", {"kind": "sometimes", "start_ms": 0, "end_ms": 1}, "invalid_message"),
+        ("overrides", {"kind": "sometimes", "start_ms": 0, "end_ms": 1}, "invalid_message"),
+        ("overrides", {"start_ms": 0, "end_ms": 1}, "invalid_message"),
+        ("overrides", {"kind": "never", "start_ms": day(1), "end_ms": day(0)}, "interval_refused"),
+        ("overrides", {"kind": "never", "start_ms": day(-40_000), "end_ms": day(0)}, "interval_refused"),
+        ("overrides/end", {"kind": "sometimes", "start_ms": 0, "end_ms": 1}, "invalid_message"),
         ("retry", {"start_ms": "0", "end_ms": 1}, "invalid_message"),
         ("bad-files/release", {"paths": "all"}, "invalid_message"),
         ("bad-files/release", {"paths": [7]}, "invalid_message"),
@@ -122,13 +122,13 @@ def test_what_failed_is_tried_again_and_what_was_repaired_comes_in(caller: Calle
         ("bad-files/release", {"paths": ["a"] * 1001}, "invalid_message"),
     ],
 )
-def test_what_is_no_order_is_refused_with_the_field(
+def test_what_is_no_override_is_refused_with_the_field(
     caller: Caller, lake: ObjectStore, page: str, body: Any, code: str
 ) -> None:
     create(caller, lake.url)
     answer = caller.post(f"{TABLE}/{page}", WHY | body)
     assert (answer.status_code, answer.json()["code"]) == (400, code)
-    assert not ChunkOrder.objects.exists()
+    assert not ChunkOverride.objects.exists()
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_what_is_no_registration_is_refused_with_the_field(
 @pytest.mark.parametrize("query", ["after=x", "start_ms=1e3", "state=none", "end_ms=" + "9" * 30, "after=-1"])
 def test_what_is_no_question_is_refused(caller: Caller, lake: ObjectStore, query: str) -> None:
     create(caller, lake.url)
-    for page in ("segments", "chunks", "tasks", "orders"):
+    for page in ("segments", "chunks", "tasks", "overrides"):
         assert caller.send("get", f"{TABLE}/{page}?{query}").json()["code"] == "invalid_message"
 
 

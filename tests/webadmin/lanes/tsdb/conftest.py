@@ -13,7 +13,7 @@ from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.tsdb.models import Bucket
 from webadmin.lanes.tsdb.services.buckets import adopt_bucket
 
-ORDER = ActionContext(actor="test", why="a test")
+CONTEXT = ActionContext(actor="test", why="a test")
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def store(tmp_path: Path) -> ObjectStore:
 @pytest.fixture
 def bucket(service: Service, store: ObjectStore) -> Bucket:
     """A bucket of Cortex, adopted, whose blocks may be merged at once."""
-    return adopt_bucket(url=store.url, layout="cortex", name="metrics", order=ORDER, consistency_delay_seconds=0)
+    return adopt_bucket(url=store.url, layout="cortex", name="metrics", context=CONTEXT, consistency_delay_seconds=0)
 
 
 @pytest.fixture

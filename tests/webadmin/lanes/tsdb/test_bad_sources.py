@@ -9,7 +9,7 @@ from engine.lanes.tsdb.buckets.model import MarkKind
 from engine.protocol.messages import FailureReason
 from engine.schedule.model import JobState
 from engine.storage import ObjectStore, StorageError
-from tests.webadmin.lanes.tsdb.conftest import ORDER
+from tests.webadmin.lanes.tsdb.conftest import CONTEXT
 from tests.webadmin.lanes.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, damage, has, put_block, put_sound_block
 from tests.webadmin.service import Service
 from webadmin.lanes.tsdb.explain import explain_blocks
@@ -176,7 +176,7 @@ def test_a_released_block_is_planned_with_the_others_again(
     isolate_sources(lambda url: store)
     rounds.write_outboxes(lambda url: store)
     damage(store, f"acme/{BAD}/{CHUNKS}", 12)  # and so it is sound again
-    assert release_sources([BAD, LATER], order=ORDER).left == ((LATER, "it is not in quarantine"),)
+    assert release_sources([BAD, LATER], context=CONTEXT).left == ((LATER, "it is not in quarantine"),)
     rounds.write_outboxes(lambda url: store)
     assert read_mark(store, layout_of(bucket), "acme/", BAD, MarkKind.NO_COMPACT) is None
     rounds.scan_buckets(lambda url: store)

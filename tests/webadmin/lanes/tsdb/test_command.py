@@ -13,7 +13,7 @@ from engine.protocol.messages import FailureReason
 from engine.schedule.model import JobState
 from engine.storage import InvalidStoreUrl, ObjectStore
 from tests.webadmin.admin.conftest import operator  # noqa: F401  (a fixture)
-from tests.webadmin.lanes.tsdb.conftest import ORDER
+from tests.webadmin.lanes.tsdb.conftest import CONTEXT
 from tests.webadmin.lanes.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, put_block, put_sound_block
 from tests.webadmin.service import Service
 from webadmin.base.access.models import AuditEntry
@@ -119,39 +119,39 @@ def test_status_and_explain_show_waiting_work_and_reasons(
 )
 def test_what_cannot_be_adopted_is_refused_with_the_reason(db: None, store: ObjectStore, wrong: dict[str, str]) -> None:
     with pytest.raises((BucketRefused, InvalidStoreUrl)):
-        adopt_bucket(**({"url": store.url, "layout": "cortex"} | wrong), order=ORDER)
+        adopt_bucket(**({"url": store.url, "layout": "cortex"} | wrong), context=CONTEXT)
     assert not Bucket.objects.exists()
 
 
 def test_adopting_twice_is_adopting_once(bucket: Bucket) -> None:
-    assert adopt_bucket(url=bucket.url, layout="cortex", order=ORDER) == bucket
+    assert adopt_bucket(url=bucket.url, layout="cortex", context=CONTEXT) == bucket
     with pytest.raises(BucketRefused):
-        adopt_bucket(url=bucket.url, layout="thanos", order=ORDER)
+        adopt_bucket(url=bucket.url, layout="thanos", context=CONTEXT)
 
 
 def test_changed_settings_are_audited_and_planned_with(bucket: Bucket, store: ObjectStore) -> None:
     put_pair(store)
     rounds.scan_buckets(lambda url: store)
-    assert change_bucket(bucket, {"is_paused": True}, order=ORDER) == {"is_paused": True}
+    assert change_bucket(bucket, {"is_paused": True}, context=CONTEXT) == {"is_paused": True}
     rounds.plan_due(lambda url: store)
     assert BucketTenant.objects.get().refusal == "the bucket is paused"
     with pytest.raises(BucketRefused):
-        change_bucket(bucket, {"ranges": "0h"}, order=ORDER)
-    change_bucket(bucket, {"is_paused": False}, order=ORDER)
+        change_bucket(bucket, {"ranges": "0h"}, context=CONTEXT)
+    change_bucket(bucket, {"is_paused": False}, context=CONTEXT)
     assert rounds.plan_due(lambda url: store).jobs
     entries = AuditEntry.objects.filter(action="change_bucket").order_by("id")
     assert [entry.detail["after"] for entry in entries] == [{"is_paused": True}, {"is_paused": False}]
 
 
 def test_replica_labels_stay_as_they_were_when_blocks_were_found(service: Service, store: ObjectStore) -> None:
-    bucket = adopt_bucket(url=store.url, layout="thanos", order=ORDER)
-    change_bucket(bucket, {"replica_labels": "pair,replica"}, order=ORDER)
+    bucket = adopt_bucket(url=store.url, layout="thanos", context=CONTEXT)
+    change_bucket(bucket, {"replica_labels": "pair,replica"}, context=CONTEXT)
     put_block(store, "", block_id(0), 0, 2 * HOUR_MS, labels={"a": "b"})
     rounds.scan_buckets(lambda url: store)
     with pytest.raises(BucketRefused, match="which tenant a block is of"):
-        change_bucket(bucket, {"replica_labels": "pair", "is_paused": True}, order=ORDER)
+        change_bucket(bucket, {"replica_labels": "pair", "is_paused": True}, context=CONTEXT)
     assert not Bucket.objects.get().is_paused
-    change_bucket(bucket, {"replica_labels": "replica, pair"}, order=ORDER)
+    change_bucket(bucket, {"replica_labels": "replica, pair"}, context=CONTEXT)
     assert Bucket.objects.get().replica_labels == "replica, pair"
 
 

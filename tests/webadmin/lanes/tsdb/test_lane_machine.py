@@ -13,7 +13,7 @@ from engine.schedule.model import HOLDING_STATES, LIVE_STATES, JobState
 from engine.storage import ObjectStore
 from tests.log_replay.replay import apply_entry
 from tests.log_replay.state import ReplayedState
-from tests.webadmin.lanes.tsdb.conftest import ORDER
+from tests.webadmin.lanes.tsdb.conftest import CONTEXT
 from tests.webadmin.lanes.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, origins, put_block, visible
 from tests.webadmin.service import Service
 from webadmin.lanes.tsdb.models import Block, Bucket, Group, Part
@@ -125,7 +125,7 @@ class Machine:
 
     def operate(self) -> None:
         wanted = JobFilter(everything=True)
-        self.random.choice([requeue, return_job_blocks])(wanted, order=ORDER)
+        self.random.choice([requeue, return_job_blocks])(wanted, context=CONTEXT)
 
     def settle(self) -> None:
         """Let everything come to its end."""
@@ -133,7 +133,7 @@ class Machine:
             self.service.clock.advance(20)
             self.scan()
             self.plan()
-            requeue(JobFilter(everything=True), order=ORDER)
+            requeue(JobFilter(everything=True), context=CONTEXT)
             done = sum(node.work_off() for node in self.nodes)
             self.write()
             if not done and not Group.objects.filter(state=GroupState.OPEN).exists():

@@ -8,7 +8,7 @@ from engine.lanes.tsdb.jobs import KIND
 from engine.protocol.messages import FailureReason
 from engine.schedule.isolation import BAD_SOURCES_MIN
 from engine.storage import ObjectStore
-from tests.webadmin.lanes.tsdb.conftest import ORDER
+from tests.webadmin.lanes.tsdb.conftest import CONTEXT
 from tests.webadmin.lanes.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, damage, put_block, put_sound_block
 from tests.webadmin.probes import probe
 from tests.webadmin.service import Service
@@ -75,7 +75,7 @@ def test_a_bucket_is_not_taken_apart_block_by_block(stopped: IsolationStop, stor
 
 def test_on_a_repaired_store_all_are_merged(stopped: IsolationStop, store: ObjectStore, node: FakeNode) -> None:
     turn_bits(store)
-    outcome = decide_isolation(KIND, PLACE, RETRY, order=ORDER)
+    outcome = decide_isolation(KIND, PLACE, RETRY, context=CONTEXT)
     assert set(outcome.changed) == set(BAD[: BAD_SOURCES_MIN - 1])
     assert (held(), open_stop(KIND, PLACE)) == (set(), None)
     merged: set[str] = set()
@@ -92,7 +92,7 @@ def test_on_a_repaired_store_all_are_merged(stopped: IsolationStop, store: Objec
 def test_after_the_decision_that_they_are_lost_all_are_kept_out(
     stopped: IsolationStop, store: ObjectStore, node: FakeNode
 ) -> None:
-    decide_isolation(KIND, PLACE, QUARANTINE, order=ORDER)
+    decide_isolation(KIND, PLACE, QUARANTINE, context=CONTEXT)
     assert list(isolate_sources(lambda url: store).quarantined) == [BAD[4]]
     for ulid in BAD[5:]:
         assert look(store, node, ulid) == [ulid]

@@ -11,7 +11,7 @@ from django.db.models import F
 
 from engine.lanes.tsdb.buckets.bucket_index import decode_index
 from engine.storage import ObjectInfo, ObjectStore, StorageError
-from tests.webadmin.lanes.tsdb.conftest import ORDER
+from tests.webadmin.lanes.tsdb.conftest import CONTEXT
 from tests.webadmin.lanes.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, has, origins, put_block, visible
 from tests.webadmin.progress.test_metrics import scrape
 from tests.webadmin.service import Service
@@ -230,7 +230,7 @@ def test_a_result_that_is_refused_for_good_is_withdrawn_and_merged_anew(
 ) -> None:
     lost = Block.objects.get(made_by__isnull=False)
     group = Group.objects.get()
-    early = withdraw_groups([group.id], order=ORDER)  # the bucket has refused nothing yet
+    early = withdraw_groups([group.id], context=CONTEXT)  # the bucket has refused nothing yet
     assert (early.changed, early.left[0][0]) == ((), str(group))
     store.delete(f"acme/{lost.ulid}/index")
     assert write_outbox(committed, store).failed == 1
@@ -274,7 +274,7 @@ def test_a_dry_run_lists_groups_to_withdraw_and_changes_nothing(committed: Bucke
     store.delete(f"acme/{Block.objects.get(made_by__isnull=False).ulid}/index")
     write_outbox(committed, store)
     steps = list(OutboxStep.objects.order_by("id").values_list("kind", "done_at_ms"))
-    told = withdraw_groups([group.id, 999], order=replace(ORDER, is_dry_run=True))
+    told = withdraw_groups([group.id, 999], context=replace(CONTEXT, is_dry_run=True))
     assert (told.is_dry_run, told.changed, told.left) == (True, (str(group),), (("group 999", "there is none"),))
     group.refresh_from_db()
     assert group.state == GroupState.DONE
@@ -289,7 +289,7 @@ def test_a_group_whose_sources_are_marked_already_is_not_withdrawn(committed: Bu
     write_outbox(committed, store)
     # As if it had been refused before somebody mended the bucket.
     OutboxStep.objects.filter(block=result).update(done_at_ms=None, attempts=3)
-    refused = withdraw_groups([group.id], order=ORDER)
+    refused = withdraw_groups([group.id], context=CONTEXT)
     assert (refused.changed, refused.left) == ((), ((str(group), "sources of it are marked for deletion already"),))
     assert has(store, f"acme/{result.ulid}/meta.json")
 

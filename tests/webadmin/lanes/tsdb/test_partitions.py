@@ -13,7 +13,7 @@ from django.urls import reverse
 
 from engine.storage import ObjectStore
 from tests.webadmin.admin.conftest import operator
-from tests.webadmin.lanes.tsdb.conftest import ORDER
+from tests.webadmin.lanes.tsdb.conftest import CONTEXT
 from tests.webadmin.lanes.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, put_block, visible
 from tests.webadmin.lanes.tsdb.test_command import run
 from tests.webadmin.service import Service
@@ -52,7 +52,7 @@ def test_a_group_that_would_have_to_be_cut_is_not_planned(
     service: Service, store: ObjectStore, operator: Client, layout: str, limit: str
 ) -> None:
     bucket = adopt_bucket(
-        url=store.url, layout=layout, name="metrics", order=ORDER, consistency_delay_seconds=0, **{limit: 10}
+        url=store.url, layout=layout, name="metrics", context=CONTEXT, consistency_delay_seconds=0, **{limit: 10}
     )
     put_three(store, "acme/" if layout == "cortex" else "", {"cluster": "a"})
     assert plan(store) == []
@@ -68,17 +68,17 @@ def test_a_group_that_would_have_to_be_cut_is_not_planned(
     for page in (reverse("admin:tsdb_bucket_change", args=[bucket.id]), tenant_page):
         assert "1 group is not merged" in text_of(operator, page)
     assert "1 group of buckets not merged" in text_of(operator, "/admin/")
-    change_bucket(bucket, {limit: 0}, order=ORDER)
+    change_bucket(bucket, {limit: 0}, context=CONTEXT)
     assert len(rounds.plan_due(lambda url: store).jobs) == 1, "it fits into one part again"
     assert BucketTenant.objects.get().too_large == 0
 
 
 def test_only_cortex_buckets_accept_readers_know_partitions(service: Service, store: ObjectStore) -> None:
     with pytest.raises(BucketRefused, match="readers know partitions"):
-        adopt_bucket(url=store.url, layout="thanos", order=ORDER, readers_know_partitions=True)
-    bucket = adopt_bucket(url=store.url, layout="thanos", order=ORDER)
+        adopt_bucket(url=store.url, layout="thanos", context=CONTEXT, readers_know_partitions=True)
+    bucket = adopt_bucket(url=store.url, layout="thanos", context=CONTEXT)
     with pytest.raises(BucketRefused, match="readers know partitions"):
-        change_bucket(bucket, {"readers_know_partitions": True}, order=ORDER)
+        change_bucket(bucket, {"readers_know_partitions": True}, context=CONTEXT)
     run("adopt", store.url + "-other", "--layout", "cortex", "--name", "other", "--readers-know-partitions")
     assert Bucket.objects.get(name="other").readers_know_partitions
 
@@ -86,7 +86,7 @@ def test_only_cortex_buckets_accept_readers_know_partitions(service: Service, st
 @pytest.fixture
 def cut(service: Service, bucket: Bucket, store: ObjectStore) -> list[str]:
     """The jobs of a group that was planned in four parts while the bucket allowed it."""
-    change_bucket(bucket, {"partition_series": 10, "readers_know_partitions": True}, order=ORDER)
+    change_bucket(bucket, {"partition_series": 10, "readers_know_partitions": True}, context=CONTEXT)
     put_three(store)
     jobs = plan(store)
     assert len(jobs) == 4
@@ -100,7 +100,7 @@ def test_published_parts_are_reported_and_merged(
     rounds.write_outboxes(lambda url: store)
     parts = set(Block.objects.filter(partitions=4, state=BlockState.LIVE).values_list("ulid", flat=True))
     assert len(parts) == 4
-    change_bucket(bucket, {"readers_know_partitions": False}, order=ORDER)
+    change_bucket(bucket, {"readers_know_partitions": False}, context=CONTEXT)
     assert plan(store) == [], "40 series are more than 10"
     tenant = BucketTenant.objects.get()
     assert (tenant.parts, tenant.too_large) == (4, 1)
@@ -108,7 +108,7 @@ def test_published_parts_are_reported_and_merged(
     page = reverse("admin:tsdb_bucket_change", args=[bucket.id])
     assert "4 published blocks are parts of a group" in text_of(operator, page)
     assert "4 published blocks of buckets may be deleted" in text_of(operator, "/admin/")
-    change_bucket(bucket, {"partition_series": 0}, order=ORDER)
+    change_bucket(bucket, {"partition_series": 0}, context=CONTEXT)
     assert len(plan(store)) == 1
     assert node.work_off() == 1
     rounds.write_outboxes(lambda url: store)
@@ -123,7 +123,7 @@ def test_a_group_in_parts_is_given_up_when_parts_are_not_allowed_any_more(
     cut: list[str], bucket: Bucket, store: ObjectStore, node: FakeNode
 ) -> None:
     node.finish(node.take()[0])
-    change_bucket(bucket, {"readers_know_partitions": False, "partition_series": 0}, order=ORDER)
+    change_bucket(bucket, {"readers_know_partitions": False, "partition_series": 0}, context=CONTEXT)
     [job] = plan(store)
     assert Group.objects.filter(partitions=4).get().state == GroupState.DISSOLVED
     assert Job.objects.get(name=job).spec["partitions"] == 1
@@ -133,7 +133,7 @@ def test_a_group_in_parts_is_given_up_when_parts_are_not_allowed_any_more(
 def test_a_group_in_parts_is_given_up_in_a_paused_bucket_too(
     cut: list[str], bucket: Bucket, store: ObjectStore
 ) -> None:
-    change_bucket(bucket, {"readers_know_partitions": False, "is_paused": True}, order=ORDER)
+    change_bucket(bucket, {"readers_know_partitions": False, "is_paused": True}, context=CONTEXT)
     assert plan(store) == []
     assert Group.objects.get().state == GroupState.DISSOLVED
 
@@ -149,7 +149,7 @@ def test_a_part_that_ends_between_the_change_and_the_plan_is_refused(
 ) -> None:
     specs = node.take(4)
     reports = [node.success(spec) for spec in specs]
-    change_bucket(bucket, {"readers_know_partitions": False, "partition_series": 0}, order=ORDER)
+    change_bucket(bucket, {"readers_know_partitions": False, "partition_series": 0}, context=CONTEXT)
     as_before = [True] * (4 if is_checked_before else 0)
     monkeypatch.setattr(merge_lane, "allows_partitions", lambda bucket: as_before.pop() if as_before else False)
     node.worker.poll(*reports, capacity=0)
@@ -172,7 +172,7 @@ def test_parts_that_are_done_and_not_published_are_withdrawn(
         store.put(f"acme/{block.ulid}/meta.json", bytes(block.meta))
         Block.objects.filter(id=block.id).update(visible_at_ms=1)
         OutboxStep.objects.filter(id=step.id).update(done_at_ms=1)
-    change_bucket(bucket, {"readers_know_partitions": False, "partition_series": 0}, order=ORDER)
+    change_bucket(bucket, {"readers_know_partitions": False, "partition_series": 0}, context=CONTEXT)
     rounds.write_outboxes(lambda url: store)
     assert len(visible(store, "acme/") - before) == published
     assert "parts any more" in OutboxStep.objects.get(attempts=1, done_at_ms=None).last_error

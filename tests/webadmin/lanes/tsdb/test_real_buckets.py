@@ -17,7 +17,7 @@ from engine.lanes.tsdb.merge import merge_job
 from engine.lanes.tsdb.merge.verification import verify_block
 from engine.storage import ObjectStore
 from tests import tsdb_blocks
-from tests.webadmin.lanes.tsdb.conftest import ORDER
+from tests.webadmin.lanes.tsdb.conftest import CONTEXT
 from tests.webadmin.lanes.tsdb.fake_bucket import FakeNode, visible
 from tests.webadmin.service import Service
 from webadmin.lanes.tsdb.models import Block, BucketTenant, Group
@@ -79,7 +79,7 @@ def test_real_blocks_are_merged_to_the_fix_point(
     bucket = adopt_bucket(
         url=store.url,
         layout=layout,
-        order=ORDER,
+        context=CONTEXT,
         consistency_delay_seconds=0,
         partition_series=1000 * partition_series,
         readers_know_partitions=layout == "cortex",

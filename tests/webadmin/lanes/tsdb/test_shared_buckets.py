@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from engine.lanes.tsdb.buckets.marks import remove_mark, write_mark
 from engine.lanes.tsdb.buckets.model import Mark, MarkKind
 from engine.storage import ObjectStore, open_store
-from tests.webadmin.lanes.tsdb.conftest import ORDER
+from tests.webadmin.lanes.tsdb.conftest import CONTEXT
 from tests.webadmin.lanes.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, has, put_block
 from tests.webadmin.service import Service
 from webadmin.lanes.tsdb.explain import explain_blocks
@@ -130,7 +130,7 @@ def test_two_tenants_and_two_buckets_never_meet(
 ) -> None:
     """Equal ids, times and names of tenants: still each tenant of each bucket has a job of its own."""
     other = open_store(str(tmp_path / "other"))
-    adopt_bucket(url=other.url, layout="cortex", name="other", order=ORDER, consistency_delay_seconds=0)
+    adopt_bucket(url=other.url, layout="cortex", name="other", context=CONTEXT, consistency_delay_seconds=0)
     stores = {store.url: store, other.url: other}
     put_slot(store, "acme/")
     put_slot(store, "beta/")

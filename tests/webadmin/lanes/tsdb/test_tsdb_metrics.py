@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from engine.formats.prometheus.meta import encode_meta
 from engine.storage import ObjectStore
-from tests.webadmin.lanes.tsdb.conftest import ORDER
+from tests.webadmin.lanes.tsdb.conftest import CONTEXT
 from tests.webadmin.lanes.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, put_block
 from tests.webadmin.progress.test_metrics import scrape
 from webadmin.lanes.tsdb.models import Bucket
@@ -24,7 +24,7 @@ def test_parts_that_a_bucket_had_before_it_was_adopted_are_counted(bucket: Bucke
     rounds.scan_buckets(lambda url: store)
     rounds.plan_due(lambda url: store)
     assert scrape()["lithify_tsdb_published_parts", ("metrics",)] == 2
-    change_bucket(bucket, {"readers_know_partitions": True}, order=ORDER)
+    change_bucket(bucket, {"readers_know_partitions": True}, context=CONTEXT)
     rounds.plan_due(lambda url: store)
     assert scrape()["lithify_tsdb_published_parts", ("metrics",)] == 0
 

@@ -14,17 +14,17 @@ from webadmin.base.actions.action import ActionContext
 from webadmin.schedule.models import Job
 
 FAILURES_MAX = 3
-ORDER = ActionContext(actor="operator", why="it was the disk")
+CONTEXT = ActionContext(actor="operator", why="it was the disk")
 
 
 @pytest.fixture
-def order() -> ActionContext:
-    return ORDER
+def context() -> ActionContext:
+    return CONTEXT
 
 
 @pytest.fixture
 def dry() -> ActionContext:
-    return replace(ORDER, is_dry_run=True)
+    return replace(CONTEXT, is_dry_run=True)
 
 
 @pytest.fixture(autouse=True)

@@ -61,14 +61,14 @@ def test_a_success_with_an_empty_result_is_refused(service: Service, keeps_sourc
 
 
 @pytest.mark.row("R5")
-def test_jobs_with_unreadable_sources_are_parked_and_can_be_requeued(service: Service, order: ActionContext) -> None:
+def test_jobs_with_unreadable_sources_are_parked_and_can_be_requeued(service: Service, context: ActionContext) -> None:
     worker, spec = lease(service)
     for _ in range(4):
         worker.poll(worker.success(spec.job, EMPTY), capacity=0)
         worker.take()
     [row] = parked_jobs()
     assert (row.last_error_class, row.source_blocks.count()) == ("ResultRefused", 20)
-    requeue(JobFilter(error_class="ResultRefused"), order=order)
+    requeue(JobFilter(error_class="ResultRefused"), context=context)
     [spec] = worker.take()
     worker.poll(worker.success(spec.job), capacity=0)
     assert service.states() == {"replaced": 20, "queued": 1}

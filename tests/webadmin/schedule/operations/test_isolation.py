@@ -200,12 +200,12 @@ def test_isolating_twice_changes_nothing_the_second_time(service: Service, store
 def test_a_dry_run_lists_jobs_to_split(service: Service, store: ObjectStore, evicted, dry: ActionContext) -> None:
     job = evicted()
     before = service.dump()
-    assert isolate(store=store, order=dry).split == [job.name]
+    assert isolate(store=store, context=dry).split == [job.name]
     assert service.dump() == before
 
 
 def test_what_an_operator_set_aside_is_left_alone(
-    service: Service, store: ObjectStore, evicted, order: ActionContext
+    service: Service, store: ObjectStore, evicted, context: ActionContext
 ) -> None:
     job = evicted()
     Job.objects.filter(id=job.id).update(parked_kind=ParkedKind.DEFERRED)
@@ -229,8 +229,8 @@ def quarantined(service: Service, store: ObjectStore) -> str:
     return ids[7]
 
 
-def test_a_released_block_is_tried_alone_and_merged(service: Service, quarantined: str, order: ActionContext) -> None:
-    outcome = release([quarantined], order=order)
+def test_a_released_block_is_tried_alone_and_merged(service: Service, quarantined: str, context: ActionContext) -> None:
+    outcome = release([quarantined], context=context)
     assert outcome.changed == (quarantined,)
     worker = service.worker()
     [spec] = worker.take()
@@ -238,14 +238,14 @@ def test_a_released_block_is_tried_alone_and_merged(service: Service, quarantine
     worker.poll(worker.success(spec.job), capacity=0)
     assert Block.objects.get(ulid=quarantined).state == "replaced"
     row = Quarantine.objects.get()
-    assert (row.released_by, row.release_why) == (order.actor, order.why)
+    assert (row.released_by, row.release_why) == (context.actor, context.why)
     assert AuditEntry.objects.filter(action="release", target=quarantined).count() == 1
 
 
 def test_a_released_block_that_is_still_bad_needs_two_new_failures(
-    service: Service, store: ObjectStore, quarantined: str, order: ActionContext
+    service: Service, store: ObjectStore, quarantined: str, context: ActionContext
 ) -> None:
-    release([quarantined], order=order)
+    release([quarantined], context=context)
     assert isolate(store=store).quarantined == []
     service.add_segments(20, shard=2)
     settle(service, store, service.worker(), {quarantined})
@@ -254,29 +254,29 @@ def test_a_released_block_that_is_still_bad_needs_two_new_failures(
 
 
 def test_a_block_released_for_a_newer_build_stays_away_from_the_old(
-    service: Service, quarantined: str, order: ActionContext
+    service: Service, quarantined: str, context: ActionContext
 ) -> None:
-    release(everything=True, order=order, newer_build_only=True)
+    release(everything=True, context=context, newer_build_only=True)
     old, new = service.worker(), service.worker()
     new.build = "newer"
     assert (old.take(), len(new.take())) == ([], 1)
 
 
 def test_releasing_twice_or_the_unknown_changes_nothing(
-    service: Service, quarantined: str, order: ActionContext, dry: ActionContext
+    service: Service, quarantined: str, context: ActionContext, dry: ActionContext
 ) -> None:
-    preview = release([quarantined, "nothing"], order=dry)
-    first = release([quarantined, "nothing"], order=order)
+    preview = release([quarantined, "nothing"], context=dry)
+    first = release([quarantined, "nothing"], context=context)
     assert (first.changed, first.left) == (preview.changed, preview.left)
     assert first.left == (("nothing", "it is not in quarantine"),)
     before = service.dump()
-    assert release([quarantined], order=order).changed == ()
+    assert release([quarantined], context=context).changed == ()
     assert service.dump() == before
 
 
-def test_only_a_release_lets_a_block_out(service: Service, quarantined: str, order: ActionContext) -> None:
+def test_only_a_release_lets_a_block_out(service: Service, quarantined: str, context: ActionContext) -> None:
     for act in (requeue, return_job_blocks):
-        outcome = act(JobFilter(everything=True), order=order)
+        outcome = act(JobFilter(everything=True), context=context)
         assert [why for _, why in outcome.left] == ["it is quarantined: release it"]
     assert Quarantine.objects.get().released_at_ms is None
 
@@ -300,7 +300,7 @@ def test_what_left_a_parked_job_meanwhile_stops_no_other(service: Service, store
     outcome = isolate(store=store)
     assert outcome.split == [other.name]
     assert outcome.waiting == [(emptied.name, "it has no blocks left: return its blocks to their queues to end it")]
-    return_job_blocks(JobFilter(names=(emptied.name,)), order=ActionContext(actor="operator"))
+    return_job_blocks(JobFilter(names=(emptied.name,)), context=ActionContext(actor="operator"))
     emptied.refresh_from_db()
     assert emptied.state == JobState.DISSOLVED
 
@@ -318,7 +318,7 @@ def test_a_job_that_changes_while_it_is_judged_is_left_for_the_next_round(
 
 def test_a_quarantined_block_that_retention_takes_is_held_no_more(service: Service, quarantined: str) -> None:
     service.clock.advance(40 * 24 * 3600)
-    apply_retention(order=ActionContext(actor="test"))
+    apply_retention(context=ActionContext(actor="test"))
     row = Quarantine.objects.select_related("block").get()
     assert (row.block.ulid, row.block.state, row.released_by) == (quarantined, "dropped", "control:retention")
 

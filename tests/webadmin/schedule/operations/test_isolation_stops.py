@@ -92,7 +92,7 @@ def test_the_stop_outlasts_the_hour_in_which_blocks_are_counted(
 
 
 def test_a_stopped_quarantine_is_shown_everywhere_and_ends_by_one_decision(
-    service: Service, store: ObjectStore, bad: Collection[str], order: ActionContext, rf
+    service: Service, store: ObjectStore, bad: Collection[str], context: ActionContext, rf
 ) -> None:
     count_log()
     answer = probe("/progressz")
@@ -101,7 +101,7 @@ def test_a_stopped_quarantine_is_shown_everywhere_and_ends_by_one_decision(
     assert "\nlithify_quarantine_stopped 1" in probe("/metrics").content.decode()
     notices = [notice.text for notice in front_page(rf.get("/"), {})["notices"]]
     assert any(text.startswith("Quarantine is stopped until an operator decides: ") for text in notices)
-    decide_isolation(KIND, "", QUARANTINE, order=order)
+    decide_isolation(KIND, "", QUARANTINE, context=context)
     settle(service, store, service.worker(), bad)
     assert (quarantined(), open_stop(KIND, "")) == (set(bad), None)
     count_log()
@@ -109,9 +109,9 @@ def test_a_stopped_quarantine_is_shown_everywhere_and_ends_by_one_decision(
 
 
 def test_blocks_that_arrive_after_the_decision_are_counted_again(
-    service: Service, store: ObjectStore, bad: Collection[str], order: ActionContext
+    service: Service, store: ObjectStore, bad: Collection[str], context: ActionContext
 ) -> None:
-    decide_isolation(KIND, "", QUARANTINE, order=order)
+    decide_isolation(KIND, "", QUARANTINE, context=context)
     settle(service, store, service.worker(), bad)
     pass_hours(service)  # in the same hour so many jobs fail that the build is called broken
     later = add_damaged(service, damaged=range(0, 40, 2))
@@ -121,12 +121,12 @@ def test_blocks_that_arrive_after_the_decision_are_counted_again(
 
 
 def test_one_decision_tries_every_block_again_on_a_repaired_store(
-    service: Service, store: ObjectStore, bad: Collection[str], order: ActionContext, dry: ActionContext
+    service: Service, store: ObjectStore, bad: Collection[str], context: ActionContext, dry: ActionContext
 ) -> None:
     waiting = {job.name for job in parked_jobs()}
-    preview = decide_isolation(KIND, "", RETRY, order=dry)
+    preview = decide_isolation(KIND, "", RETRY, context=dry)
     assert open_stop(KIND, "") is not None
-    outcome = decide_isolation(KIND, "", RETRY, order=order)
+    outcome = decide_isolation(KIND, "", RETRY, context=context)
     assert (outcome.changed, outcome.left) == (preview.changed, ())
     assert len(outcome.changed) == len(waiting)
     settle(service, store, service.worker(), ())
@@ -135,9 +135,9 @@ def test_one_decision_tries_every_block_again_on_a_repaired_store(
 
 
 def test_a_store_that_is_still_bad_stops_isolation_again(
-    service: Service, store: ObjectStore, bad: Collection[str], order: ActionContext
+    service: Service, store: ObjectStore, bad: Collection[str], context: ActionContext
 ) -> None:
-    decide_isolation(KIND, "", RETRY, order=order)
+    decide_isolation(KIND, "", RETRY, context=context)
     pass_hours(service)
     settle(service, store, service.worker(), bad)
     assert IsolationStop.objects.count() == 2
@@ -167,69 +167,69 @@ def test_many_missing_objects_of_one_job_are_not_set_aside_in_one_go(
 
 
 def test_missing_objects_that_an_operator_gave_up_stop_nothing_again(
-    service: Service, store: ObjectStore, order: ActionContext
+    service: Service, store: ObjectStore, context: ActionContext
 ) -> None:
     ids = service.add_segments(20)
     put_all(store, without=ids[:12])
     lose(service, service.worker(), ids[:12])
     assert isolate(store=store).stop
-    decide_isolation(KIND, "", QUARANTINE, order=order)
+    decide_isolation(KIND, "", QUARANTINE, context=context)
     assert isolate(store=store).stop == ""
     assert quarantined() == set(ids[:12])
 
 
 def test_a_decision_releases_in_as_many_commands_as_it_takes(
-    service: Service, store: ObjectStore, order: ActionContext, monkeypatch: pytest.MonkeyPatch
+    service: Service, store: ObjectStore, context: ActionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settle(service, store, service.worker(), add_damaged(service, damaged=[3, 13, 33]))
     assert len(quarantined()) == 3
-    stop_isolation(KIND, "", RecentSources(bad={"Truncated": 3}, merged_count=1), order)
+    stop_isolation(KIND, "", RecentSources(bad={"Truncated": 3}, merged_count=1), context)
     monkeypatch.setattr("webadmin.lanes.profiles.single_blocks.JOBS_PER_COMMAND", 1)
-    outcome = decide_isolation(KIND, "", RETRY, order=order)
+    outcome = decide_isolation(KIND, "", RETRY, context=context)
     assert (quarantined(), len(outcome.changed), outcome.left) == (set(), 3, ())
     assert len(outcome.command_indexes) == 3 + 1, "one for each block, and the decision"
 
 
 def test_a_retry_for_which_the_queue_has_no_room_keeps_the_stop(
-    service: Service, store: ObjectStore, bad: Collection[str], order: ActionContext
+    service: Service, store: ObjectStore, bad: Collection[str], context: ActionContext
 ) -> None:
     waiting = parked_jobs().count()
     Limits.objects.update(queue_max=1)
-    outcome = decide_isolation(KIND, "", RETRY, order=order)
+    outcome = decide_isolation(KIND, "", RETRY, context=context)
     assert len(outcome.changed) + len(outcome.left) == waiting
     assert outcome.left
     assert {reason for _, reason in outcome.left} == {QUEUE_IS_FULL}
     assert "the stop stays" in outcome.notes[0]
     assert open_stop(KIND, "") is not None
     Limits.objects.update(queue_max=1000)
-    again = decide_isolation(KIND, "", RETRY, order=order)
+    again = decide_isolation(KIND, "", RETRY, context=context)
     assert (len(again.changed), again.left) == (len(outcome.left), ())
     assert open_stop(KIND, "") is None
 
 
 def test_a_retry_that_was_broken_off_is_given_again(
-    service: Service, store: ObjectStore, bad: Collection[str], order: ActionContext, monkeypatch: pytest.MonkeyPatch
+    service: Service, store: ObjectStore, bad: Collection[str], context: ActionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In batches of one job each: the second one fails."""
     waiting = parked_jobs(JobFilter(kind=ParkedKind.EVICTED)).count()
     assert waiting > 1
     given: list[JobFilter] = []
 
-    def requeue_once(wanted: JobFilter, *, order: ActionContext) -> OperationOutcome:
+    def requeue_once(wanted: JobFilter, *, context: ActionContext) -> OperationOutcome:
         if given:
             raise OperationalError("gone")
         given.append(wanted)
-        return requeue(wanted, order=order)
+        return requeue(wanted, context=context)
 
     monkeypatch.setattr(services.stop_isolation, "NAMES_MAX", 1)
     with monkeypatch.context() as patch:
         patch.setattr(services.stop_isolation, "requeue", requeue_once)
         with pytest.raises(OperationalError):
-            decide_isolation(KIND, "", RETRY, order=order)
+            decide_isolation(KIND, "", RETRY, context=context)
     assert len(given[0].names) == 1
     assert parked_jobs(JobFilter(kind=ParkedKind.EVICTED)).count() == waiting - 1
     assert open_stop(KIND, "") is not None
-    outcome = decide_isolation(KIND, "", RETRY, order=order)
+    outcome = decide_isolation(KIND, "", RETRY, context=context)
     assert (outcome.left, open_stop(KIND, "")) == ((), None)
     assert parked_jobs(JobFilter(kind=ParkedKind.EVICTED)).count() == 0
 
@@ -238,7 +238,7 @@ def test_a_dry_run_stops_nothing(service: Service, store: ObjectStore, dry: Acti
     ids = service.add_segments(20)
     put_all(store, without=ids)
     lose(service, service.worker(), ids)
-    assert isolate(store=store, order=dry).stop
+    assert isolate(store=store, context=dry).stop
     assert open_stop(KIND, "") is None
 
 

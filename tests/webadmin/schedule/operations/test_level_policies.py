@@ -22,7 +22,7 @@ from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
 from webadmin.lanes.profiles.services.change_level_policy import change_level_policy
 from webadmin.schedule.models import Command
 
-ORDER = ActionContext(actor="user:jo", why="test")
+CONTEXT = ActionContext(actor="user:jo", why="test")
 DRY = ActionContext(actor="user:jo", why="test", is_dry_run=True)
 DEFAULTS = {0: (20, 36), 1: (10, 720), 2: (10, 10_800)}
 
@@ -39,12 +39,12 @@ def test_a_fresh_installation_has_the_defaults_of_the_reference(db: None) -> Non
 def test_every_number_changes_per_level_and_per_tenant(service: Service, name: str, level: int) -> None:
     value = max(POLICY_RULES[name].low, 7)
     before = LevelPolicy.objects.get(level=level, tenant="")
-    change_level_policy(lane="profiles", level=level, tenant="acme", values={name: value}, order=ORDER)
+    change_level_policy(lane="profiles", level=level, tenant="acme", values={name: value}, context=CONTEXT)
     row = LevelPolicy.objects.get(level=level, tenant="acme")
     assert getattr(row, name) == value
     for other in set(POLICY_RULES) - {name}:
         assert getattr(row, other) == getattr(before, other), "a tenant's first row starts from everybody's"
-    change_level_policy(lane="profiles", level=level, values={name: value}, order=ORDER)
+    change_level_policy(lane="profiles", level=level, values={name: value}, context=CONTEXT)
     assert getattr(LevelPolicy.objects.get(level=level, tenant=""), name) == value
     [entry] = AuditEntry.objects.filter(target=f"profiles level {level} acme")
     assert entry.detail["after"][name] == value
@@ -56,11 +56,11 @@ def test_the_next_poll_obeys_and_only_for_the_tenant(service: Service) -> None:
     add_level_one(service, "beta", 4)
     worker = service.worker()
     assert worker.take(8) == []
-    preview = change_level_policy(lane="profiles", level=1, tenant="acme", values={"blocks_max": 2}, order=DRY)
+    preview = change_level_policy(lane="profiles", level=1, tenant="acme", values={"blocks_max": 2}, context=DRY)
     assert (preview.jobs_before, [len(job["sources"]) for job in preview.jobs_after]) == ((), [2, 2])
     assert (preview.queues, preview.blocks, preview.command_index) == (1, 4, None)
     assert worker.take(8) == [], "a preview changes nothing"
-    change_level_policy(lane="profiles", level=1, tenant="acme", values={"blocks_max": 2}, order=ORDER)
+    change_level_policy(lane="profiles", level=1, tenant="acme", values={"blocks_max": 2}, context=CONTEXT)
     assert [(spec.tenant, len(spec.sources)) for spec in worker.take(8)] == [("acme", 2), ("acme", 2)]
     check_invariants()
 
@@ -69,7 +69,7 @@ def test_a_preview_leaves_every_row_as_it_was(service: Service) -> None:
     add_level_one(service, "acme", 3)
     before = service.dump()
     policies = list(LevelPolicy.objects.values())
-    change_level_policy(lane="profiles", level=1, values={"blocks_max": 1, "age_seconds": 1}, order=DRY)
+    change_level_policy(lane="profiles", level=1, values={"blocks_max": 1, "age_seconds": 1}, context=DRY)
     assert service.dump() == before
     assert list(LevelPolicy.objects.values()) == policies
     assert not AuditEntry.objects.filter(action="change_level_policy").exists()
@@ -77,13 +77,13 @@ def test_a_preview_leaves_every_row_as_it_was(service: Service) -> None:
 
 def test_a_tenants_own_policy_can_be_taken_back_and_twice_changes_nothing(service: Service) -> None:
     add_level_one(service, "acme", 3)
-    change_level_policy(lane="profiles", level=1, tenant="acme", values={"blocks_max": 3}, order=ORDER)
+    change_level_policy(lane="profiles", level=1, tenant="acme", values={"blocks_max": 3}, context=CONTEXT)
     assert LevelQueue.objects.get(tenant="acme").ready_at_ms <= service.clock.now_ms
-    taken = change_level_policy(lane="profiles", level=1, tenant="acme", values=None, order=ORDER)
+    taken = change_level_policy(lane="profiles", level=1, tenant="acme", values=None, context=CONTEXT)
     assert taken.before is not None
     assert taken.after is None
     assert LevelQueue.objects.get(tenant="acme").ready_at_ms > service.clock.now_ms
-    again = change_level_policy(lane="profiles", level=1, tenant="acme", values=None, order=ORDER)
+    again = change_level_policy(lane="profiles", level=1, tenant="acme", values=None, context=CONTEXT)
     assert again.command_index is None
 
 
@@ -104,9 +104,9 @@ def test_a_tenants_own_policy_can_be_taken_back_and_twice_changes_nothing(servic
 )
 def test_what_cannot_be_is_refused_and_nothing_is_stored(service: Service, place: dict, values: dict | None) -> None:
     before = list(LevelPolicy.objects.values())
-    for order in (ORDER, DRY):
+    for context in (CONTEXT, DRY):
         with pytest.raises(PolicyRefused):
-            change_level_policy(**{"lane": "profiles"} | place, values=values, order=order)
+            change_level_policy(**{"lane": "profiles"} | place, values=values, context=context)
     assert list(LevelPolicy.objects.values()) == before
     assert not Command.objects.exists()
 

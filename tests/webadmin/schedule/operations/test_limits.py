@@ -29,9 +29,9 @@ LEASE_SECONDS = 15
 
 
 @pytest.fixture
-def set_limit(service: Service, order: ActionContext) -> Callable[..., LimitOutcome]:
+def set_limit(service: Service, context: ActionContext) -> Callable[..., LimitOutcome]:
     def set_(value: int | None, scope: Scope = EVERYTHING, name: LimitName = FAILURES, **options: int) -> LimitOutcome:
-        return change_limit(name=name, scope=scope, value=value, order=order, **options)
+        return change_limit(name=name, scope=scope, value=value, context=context, **options)
 
     return set_
 
@@ -164,7 +164,7 @@ def test_setting_the_same_value_again_changes_nothing(service: Service, set_limi
 def test_a_dry_run_shows_the_values_and_what_follows(service: Service, evicted, dry: ActionContext, set_limit) -> None:
     evicted()
     before = service.dump()
-    outcome = change_limit(name=FAILURES, scope=EVERYTHING, value=10, order=dry, for_seconds=HOUR)
+    outcome = change_limit(name=FAILURES, scope=EVERYTHING, value=10, context=dry, for_seconds=HOUR)
     assert service.dump() == before
     assert (outcome.before, outcome.after, outcome.command_index, LimitChange.objects.count()) == (3, 10, None, 0)
     assert outcome.notes == ("1 evicted job failed less often than that: requeue it to give it another run",)
@@ -198,20 +198,20 @@ def test_a_queue_limit_below_what_is_scheduled_is_explained(service: Service, se
     ],
 )
 def test_an_impossible_limit_is_refused(
-    service: Service, order: ActionContext, name: LimitName, scope: Scope, value: int
+    service: Service, context: ActionContext, name: LimitName, scope: Scope, value: int
 ) -> None:
     before = service.dump()
     with pytest.raises(LimitRefused):
-        change_limit(name=name, scope=scope, value=value, order=order)
+        change_limit(name=name, scope=scope, value=value, context=context)
     assert service.dump() == before
 
 
 @pytest.mark.parametrize(
     "scope", [Scope(ScopeKind.GLOBAL, "x"), Scope(ScopeKind.JOB, ""), Scope(ScopeKind.LANE, "a\0")]
 )
-def test_a_scope_of_nothing_is_refused(service: Service, order: ActionContext, scope: Scope) -> None:
+def test_a_scope_of_nothing_is_refused(service: Service, context: ActionContext, scope: Scope) -> None:
     with pytest.raises(ScopeRefused):
-        change_limit(name=FAILURES, scope=scope, value=1, order=order)
+        change_limit(name=FAILURES, scope=scope, value=1, context=context)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 1 << 40])
@@ -221,22 +221,22 @@ def test_a_limit_lasts_some_time_and_not_for_ever(service: Service, set_limit, s
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_a_lane_that_there_is_not_is_refused(service: Service, order: ActionContext, dry_run: bool) -> None:
-    lane, given = Scope(ScopeKind.LANE, "nosuch"), replace(order, is_dry_run=dry_run)
+def test_a_lane_that_there_is_not_is_refused(service: Service, context: ActionContext, dry_run: bool) -> None:
+    lane, given = Scope(ScopeKind.LANE, "nosuch"), replace(context, is_dry_run=dry_run)
     for act in (partial(change_limit, name=LimitName.RUNNING_MAX, value=1), pause):
         with pytest.raises(ScopeRefused, match="no lane 'nosuch': name one of catalog, profiles, tables, tsdb"):
-            act(scope=lane, order=given)
+            act(scope=lane, context=given)
 
 
 def test_an_unknown_tenant_or_job_is_accepted_with_a_note(
-    service: Service, order: ActionContext, dry: ActionContext
+    service: Service, context: ActionContext, dry: ActionContext
 ) -> None:
-    for given in (dry, order):
+    for given in (dry, context):
         for act in (partial(change_limit, name=FAILURES, value=1), pause):
-            [note] = act(scope=Scope(ScopeKind.TENANT, "acmee"), order=given).notes
+            [note] = act(scope=Scope(ScopeKind.TENANT, "acmee"), context=given).notes
             assert note.startswith("no tenant 'acmee' is known: this holds only once data")
-    [note] = change_limit(name=FAILURES, scope=Scope(ScopeKind.JOB, "x"), value=1, order=dry).notes
+    [note] = change_limit(name=FAILURES, scope=Scope(ScopeKind.JOB, "x"), value=1, context=dry).notes
     assert note.startswith("no job 'x' is known")
     service.add_segments(1, datasets=[("acmee", "web")])
-    assert pause(scope=Scope(ScopeKind.TENANT, "acmee"), order=dry).notes == ()
-    assert pause(scope=SEGMENTS, order=dry).notes == ()
+    assert pause(scope=Scope(ScopeKind.TENANT, "acmee"), context=dry).notes == ()
+    assert pause(scope=SEGMENTS, context=dry).notes == ()

@@ -57,10 +57,10 @@ def test_a_dry_run_shows_the_table_and_changes_nothing(service: Service, evicted
     assert "1 would be requeued (1 ChecksumMismatch), 0 left" in text
 
 
-def test_deferred_jobs_are_selected_by_name_or_option(service: Service, order: ActionContext) -> None:
+def test_deferred_jobs_are_selected_by_name_or_option(service: Service, context: ActionContext) -> None:
     service.add_segments(20)
     service.worker().take()
-    cancel(JobFilter(everything=True), order=order)
+    cancel(JobFilter(everything=True), context=context)
     assert answer("--all")["changed"] == []
     assert len(answer("--all", "--kind", "deferred")["changed"]) == 1
 

@@ -202,7 +202,7 @@ function said(view: View): void {
       .map((state) => make("li", { title: TASK_STATES[state] }, swatch(state), make("span", {}, `${state} task`))),
     running.size > 0 && make("li", { title: "may run at once" }, swatch("red"), "red: runs first"),
     running.size > 0 && make("li", { title: "waits for tasks of a smaller colour that it shares a segment with" }, swatch("black"), "black: after the red ones it is tied to"),
-    answer.orders.length > 0 && make("li", { title: "what operators ordered" }, swatch("order"), "ordered: never, or now"),
+    answer.overrides.length > 0 && make("li", { title: "overrides by operators" }, swatch("override"), "override: never, or now"),
   );
   drawing.svgElement.setAttribute("aria-label", `Timeline from ${shortMoment(view[0])} until ${shortMoment(view[1])} UTC: ${STATES.filter((state) => sum(state)).map((state) => `${sum(state)} ${state}`).join(", ")}; ${answer.tasks.shown.length} open tasks`);
   showTaskTable(byId("ct-tasks"), answer, view);
@@ -210,7 +210,7 @@ function said(view: View): void {
 }
 
 // Where the marks lie that stand at the edge of a chunk: y and height.
-const MARKS: Record<string, [number, number]> = { misaligned: [9, 5], changed: [0, 4], order: [10, 4] };
+const MARKS: Record<string, [number, number]> = { misaligned: [9, 5], changed: [0, 4], override: [10, 4] };
 
 function swatch(state: string): Node {
   const shown = document.createElementNS("http://www.w3.org/2000/svg", "svg");
@@ -222,18 +222,18 @@ function swatch(state: string): Node {
   piece.setAttribute("y", String(y));
   piece.setAttribute("height", String(height));
   piece.setAttribute("class", `ct-s-${state}`);
-  if (!["misaligned", "changed", "red", "black", "order"].includes(state)) piece.style.fill = fillOf(state);
+  if (!["misaligned", "changed", "red", "black", "override"].includes(state)) piece.style.fill = fillOf(state);
   shown.append(piece);
   return shown;
 }
 
 function columnWords(place: number): string {
   const columns = answer!.columns;
-  const orders = answer!.orders.filter((order) => order.start_ms < columns.end_ms[place] && order.end_ms > columns.start_ms[place]);
+  const overrides = answer!.overrides.filter((override) => override.start_ms < columns.end_ms[place] && override.end_ms > columns.start_ms[place]);
   return [
     `${intervalText(columns.start_ms[place], columns.end_ms[place])}: ${stateWords(columns, place)}`,
     `${counted(columns.segments[place], "segment")}, ${sizeText(columns.bytes[place])}, the largest ${sizeText(columns.largest[place])}`,
-    ...orders.map((order) => `${order.kind === "never" ? "never compacted" : "to be compacted now"}, says ${order.actor}: ${order.why}`),
+    ...overrides.map((override) => `${override.kind === "never" ? "never compacted" : "to be compacted now"}, says ${override.actor}: ${override.why}`),
   ].join("\n");
 }
 

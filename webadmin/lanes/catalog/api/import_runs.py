@@ -42,7 +42,7 @@ class Wanted:
     branch: str
     sources: Sequence[ImportSource]
     commit: NewCommit
-    order: ActionContext
+    context: ActionContext
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ def run_import(run: ImportRun, wanted: Wanted) -> None:
             wanted.branch,
             wanted.sources,
             wanted.commit,
-            order=wanted.order,
+            context=wanted.context,
             progress=progress.note,
         )
         _end(run, ImportState.COMPLETED, taken=progress.taken, commit_id=made.commit_id)

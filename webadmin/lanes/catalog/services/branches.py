@@ -42,7 +42,7 @@ def list_branches(
 
 
 def create_branch(
-    repository: Repository, name: str, source_ref: str, *, order: ActionContext, is_hidden: bool = False
+    repository: Repository, name: str, source_ref: str, *, context: ActionContext, is_hidden: bool = False
 ) -> Branch:
     """Create a branch at a commit; of a source branch only the committed state is used.
 
@@ -65,13 +65,13 @@ def create_branch(
                 raise BranchExists(f"{repository.name} has a tag {name!r}: the branch would hide it")
             first_record(branch)
             count_link(repository.pk)
-            _audit(repository, "catalog_create_branch", branch, order)
+            _audit(repository, "catalog_create_branch", branch, context)
     except IntegrityError as error:
         raise BranchExists(f"{repository.name} has a branch {name!r} already") from error
     return branch
 
 
-def delete_branch(repository: Repository, name: str, *, order: ActionContext) -> None:
+def delete_branch(repository: Repository, name: str, *, context: ActionContext) -> None:
     """Delete a branch with its staged entries; its commits stay. Raises BranchMissing, BranchRefused."""
     check_writable(repository)
     if name == repository.default_branch:
@@ -82,9 +82,9 @@ def delete_branch(repository: Repository, name: str, *, order: ActionContext) ->
             raise BranchMissing(missing(repository, name))
         drop_record(branch.pk)
         forget_load(branch.pk)
-        _audit(repository, "catalog_delete_branch", branch, order)
+        _audit(repository, "catalog_delete_branch", branch, context)
 
 
-def _audit(repository: Repository, action: str, branch: Branch, order: ActionContext) -> None:
-    detail = {"branch": branch.name, "head": branch.head, "why": order.why}
-    record_audit(actor=order.actor, action=action, target=str(repository), detail=detail)
+def _audit(repository: Repository, action: str, branch: Branch, context: ActionContext) -> None:
+    detail = {"branch": branch.name, "head": branch.head, "why": context.why}
+    record_audit(actor=context.actor, action=action, target=str(repository), detail=detail)

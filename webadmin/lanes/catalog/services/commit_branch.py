@@ -34,7 +34,7 @@ from webadmin.lanes.catalog.states import Why
 TRIES = 10
 
 
-def commit_branch(repository: Repository, branch_name: str, new: NewCommit, *, order: ActionContext) -> Commit:
+def commit_branch(repository: Repository, branch_name: str, new: NewCommit, *, context: ActionContext) -> Commit:
     """Commit all acknowledged writes; concurrent writes are either included or stay staged.
 
     Raises BranchMissing, CommitRefused, BranchProtected, RepositoryReadOnly, NothingToCommit, BranchBusy, BadObject.
@@ -47,7 +47,7 @@ def commit_branch(repository: Repository, branch_name: str, new: NewCommit, *, o
         if record is None:
             raise BranchMissing(missing(repository, branch_name))
         with open_build(repository, Why.COMMIT, branch_id=branch.pk, base_version=base_version_of(record)) as build:
-            commit = _try_once(repository, record, build, new, order)
+            commit = _try_once(repository, record, build, new, context)
         if commit is not None:
             return commit
         record = read_record(branch.pk)
@@ -64,7 +64,7 @@ def build_state(repository: Repository, base_version: BaseVersion) -> Metarange:
 
 
 def _try_once(
-    repository: Repository, record: BranchRecord, build: Build, new: NewCommit, order: ActionContext
+    repository: Repository, record: BranchRecord, build: Build, new: NewCommit, context: ActionContext
 ) -> Commit | None:
     """Return the commit, None if a concurrent change won."""
     base_version = base_version_of(record)
@@ -84,7 +84,7 @@ def _try_once(
         raise NothingToCommit(f"nothing on the branch differs from commit {head}")
     commit = make_commit(repository, new, made.id, (head,))
     try:
-        moved = publish_new_commit(repository, base_version, build, made, commit, order)
+        moved = publish_new_commit(repository, base_version, build, made, commit, context)
     except FilesCondemned:
         return None
     return commit if isinstance(moved, BranchUpdate) else None

@@ -48,7 +48,7 @@ def import_objects(
     sources: Sequence[ImportSource],
     new: NewCommit,
     *,
-    order: ActionContext,
+    context: ActionContext,
     progress: Callable[[int], None] = lambda taken: None,
 ) -> Commit:
     """List the sources and commit their objects. An exception of ``progress`` stops the import without effect.
@@ -57,7 +57,7 @@ def import_objects(
     """
     keys = check_sources(repository, sources)
     with _recorded_places(repository, keys, sources):
-        return _import(repository, branch_name, keys, sources, new, order, progress)
+        return _import(repository, branch_name, keys, sources, new, context, progress)
 
 
 def _import(
@@ -66,7 +66,7 @@ def _import(
     keys: Sequence[str],
     sources: Sequence[ImportSource],
     new: NewCommit,
-    order: ActionContext,
+    context: ActionContext,
     progress: Callable[[int], None],
 ) -> Commit:
     store = tenants_store(repository)
@@ -79,7 +79,7 @@ def _import(
     replaced = [each.destination.encode() for each in sources if each.is_prefix]
     single = [each.destination.encode() for each in sources if not each.is_prefix]
     try:
-        return import_entries(repository, branch_name, replaced, rows, new, keys=single, order=order)
+        return import_entries(repository, branch_name, replaced, rows, new, keys=single, context=context)
     except UnsortedKeys as error:
         raise ImportRefused(f"two of the sources give the same key: {error}") from error
 

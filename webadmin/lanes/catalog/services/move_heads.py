@@ -54,7 +54,7 @@ def merge_into(
     *,
     strategy: Side | None = None,
     is_squashed: bool = False,
-    order: ActionContext,
+    context: ActionContext,
 ) -> Commit:
     """Merge a commit into a branch. ``is_squashed``: the source is not a parent of the result.
 
@@ -70,7 +70,7 @@ def merge_into(
         merged = merge_states(destination, theirs, base, strategy=strategy)
         return merged, (head,) if is_squashed else (head, source)
 
-    return _move(repository, branch_name, new, make, action="merge", order=order)
+    return _move(repository, branch_name, new, make, action="merge", context=context)
 
 
 def revert_commit(
@@ -80,7 +80,7 @@ def revert_commit(
     new: NewCommit,
     *,
     parent_number: int | None = None,
-    order: ActionContext,
+    context: ActionContext,
 ) -> Commit:
     """Revert the changes of a commit against its parent (of a merge: parent ``parent_number``, from 1) on a branch.
 
@@ -93,7 +93,7 @@ def revert_commit(
         state = revert_state(reader_of(repository, head.metarange), reader_of(repository, reverted.metarange), parent)
         return _changed(state, head, new, f"reverting {reverted}"), (head,)
 
-    return _move(repository, branch_name, new, make, action="revert", order=order)
+    return _move(repository, branch_name, new, make, action="revert", context=context)
 
 
 def cherry_pick(
@@ -103,7 +103,7 @@ def cherry_pick(
     new: NewCommit | None,
     *,
     parent_number: int | None = None,
-    order: ActionContext,
+    context: ActionContext,
 ) -> Commit:
     """Apply the changes of a commit against its parent to a branch; without ``new``, message and metadata are copied.
 
@@ -111,7 +111,7 @@ def cherry_pick(
     """
     picked = commit_at(repository, ref)
     parent = _parent_state(repository, picked, parent_number)
-    commit = new or NewCommit(committer=order.actor, message=picked.message, metadata=picked.metadata)
+    commit = new or NewCommit(committer=context.actor, message=picked.message, metadata=picked.metadata)
 
     def make(head: Commit) -> Made:
         state = cherry_pick_state(
@@ -119,7 +119,7 @@ def cherry_pick(
         )
         return _changed(state, head, commit, f"picking {picked}"), (head,)
 
-    return _move(repository, branch_name, commit, make, action="cherry_pick", order=order)
+    return _move(repository, branch_name, commit, make, action="cherry_pick", context=context)
 
 
 def import_entries(
@@ -130,7 +130,7 @@ def import_entries(
     new: NewCommit,
     *,
     keys: Iterable[bytes] = (),
-    order: ActionContext,
+    context: ActionContext,
 ) -> Commit:
     """Replace all keys with some prefixes, and some keys, by ascending rows, and commit the result.
 
@@ -146,11 +146,11 @@ def import_entries(
             state = import_rows(reader_of(repository, head.metarange), replaced, inside, keys=single)
         return _changed(state, head, new, "importing"), (head,)
 
-    return _move(repository, branch_name, new, make, action="import", order=order)
+    return _move(repository, branch_name, new, make, action="import", context=context)
 
 
 def hard_reset(
-    repository: Repository, branch_name: str, ref: str, *, force: bool = False, order: ActionContext
+    repository: Repository, branch_name: str, ref: str, *, force: bool = False, context: ActionContext
 ) -> Commit:
     """Set the head of a branch to a commit; ``force`` drops uncommitted changes. Raises DirtyBranch without it."""
     check_writable(repository)
@@ -158,8 +158,8 @@ def hard_reset(
     branch = find_branch(repository, branch_name)
 
     def audit(before: BranchRecord, after: BranchRecord) -> None:
-        entry = {"branch": branch_name, "before": before.head, "after": after.head, "why": order.why}
-        record_audit(actor=order.actor, action="catalog_hard_reset", target=str(repository), detail=entry)
+        entry = {"branch": branch_name, "before": before.head, "after": after.head, "why": context.why}
+        record_audit(actor=context.actor, action="catalog_hard_reset", target=str(repository), detail=entry)
         count_link(repository.pk)
         forget_load(branch.pk)
 
@@ -187,7 +187,7 @@ def _move(
     make: Callable[[Commit], Made],
     *,
     action: str,
-    order: ActionContext,
+    context: ActionContext,
 ) -> Commit:
     check_commit(new)
     check_writable(repository)
@@ -204,7 +204,7 @@ def _move(
                 continue
             commit = make_commit(repository, new, state.id, parents)
             try:
-                moved = publish_moved_head(repository, base_version, build, state, commit, order, action=action)
+                moved = publish_moved_head(repository, base_version, build, state, commit, context, action=action)
             except FilesCondemned:
                 continue
         if isinstance(moved, BranchUpdate):

@@ -48,7 +48,11 @@ def read_protection(repository: Repository) -> tuple[list[dict[str, Any]], str]:
 
 
 def write_protection(
-    repository: Repository, rules: Iterable[Mapping[str, Any]], *, if_checksum: str | None = None, order: ActionContext
+    repository: Repository,
+    rules: Iterable[Mapping[str, Any]],
+    *,
+    if_checksum: str | None = None,
+    context: ActionContext,
 ) -> None:
     """Replace all rules if their checksum is ``if_checksum``. Raises CatalogRefused, PreconditionFailed."""
     checked = [_checked(rule) for rule in rules]
@@ -60,10 +64,10 @@ def write_protection(
             raise PreconditionFailed("the rules are not those of the checksum any more")
         Repository.objects.filter(pk=repository.pk).update(protection=checked)
         record_audit(
-            actor=order.actor,
+            actor=context.actor,
             action="catalog_protect_branches",
             target=str(repository),
-            detail={"before": before, "after": checked, "why": order.why},
+            detail={"before": before, "after": checked, "why": context.why},
         )
     repository.protection = checked
 

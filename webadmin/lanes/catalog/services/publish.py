@@ -47,7 +47,7 @@ def publish_new_commit(
     build: Build,
     metarange: Metarange,
     commit: Commit,
-    order: ActionContext,
+    context: ActionContext,
 ) -> BranchUpdate | Refusal:
     """Make a commit of all rows of the base version the head of its branch. Raises FilesCondemned."""
 
@@ -55,7 +55,7 @@ def publish_new_commit(
         return publish_commit(record, base_version, commit.commit_id)
 
     def then() -> None:
-        _keep(repository, commit, order, "commit")
+        _keep(repository, commit, context, "commit")
 
     return _publish(base_version, build, files_in(metarange), decide, Why.COMMIT, then)
 
@@ -66,7 +66,7 @@ def publish_moved_head(
     build: Build,
     metarange: Metarange,
     commit: Commit,
-    order: ActionContext,
+    context: ActionContext,
     *,
     action: str,
 ) -> BranchUpdate | Refusal:
@@ -80,7 +80,7 @@ def publish_moved_head(
 
     def then() -> None:
         count_link(repository.pk)
-        _keep(repository, commit, order, action)
+        _keep(repository, commit, context, action)
 
     return _publish(base_version, build, files_in(metarange), decide, Why.MERGE, then)
 
@@ -106,11 +106,11 @@ def _publish(
     return change_record(int(base_version.uid), decide_here, why=why, then=then)
 
 
-def _keep(repository: Repository, commit: Commit, order: ActionContext, action: str) -> None:
+def _keep(repository: Repository, commit: Commit, context: ActionContext, action: str) -> None:
     keep_commit(commit)
     record_audit(
-        actor=order.actor,
+        actor=context.actor,
         action=f"catalog_{action}",
         target=str(repository),
-        detail={"commit": commit.commit_id, "parents": commit.parents, "why": order.why},
+        detail={"commit": commit.commit_id, "parents": commit.parents, "why": context.why},
     )

@@ -57,7 +57,7 @@ def list_repositories(
     return page_by_name(rows, prefix=prefix, after=after, amount=amount)
 
 
-def create_repository(new: NewRepository, *, order: ActionContext) -> Repository:
+def create_repository(new: NewRepository, *, context: ActionContext) -> Repository:
     """Create a repository with one branch at an empty commit.
 
     Raises NameRefused, RepositoryExists, StorageError.
@@ -80,7 +80,7 @@ def create_repository(new: NewRepository, *, order: ActionContext) -> Repository
             repository.save()
             # The only write to the store inside a transaction: a repository cannot exist without its first state.
             empty, _ = files_of(repository).write_metarange([])
-            commit = make_commit(repository, NewCommit(committer=order.actor, message=FIRST_MESSAGE), empty.id, ())
+            commit = make_commit(repository, NewCommit(committer=context.actor, message=FIRST_MESSAGE), empty.id, ())
             keep_commit(commit)
             first_record(
                 Branch(
@@ -92,10 +92,10 @@ def create_repository(new: NewRepository, *, order: ActionContext) -> Repository
                 )
             )
             record_audit(
-                actor=order.actor,
+                actor=context.actor,
                 action="catalog_create_repository",
                 target=str(repository),
-                detail={"storage_namespace": repository.storage_namespace, "why": order.why},
+                detail={"storage_namespace": repository.storage_namespace, "why": context.why},
             )
     except IntegrityError as error:
         raise RepositoryExists(
@@ -104,7 +104,7 @@ def create_repository(new: NewRepository, *, order: ActionContext) -> Repository
     return repository
 
 
-def delete_repository(repository: Repository, *, order: ActionContext, force: bool = False) -> None:
+def delete_repository(repository: Repository, *, context: ActionContext, force: bool = False) -> None:
     """Delete a repository; no effect if it is already deleted.
 
     It can be restored for ``CATALOG_REPOSITORY_GRACE_SECONDS``; then its rows and files are deleted.
@@ -119,14 +119,14 @@ def delete_repository(repository: Repository, *, order: ActionContext, force: bo
         )
         if gone:
             record_audit(
-                actor=order.actor,
+                actor=context.actor,
                 action="catalog_delete_repository",
                 target=str(repository),
-                detail={"id": repository.pk, "why": order.why},
+                detail={"id": repository.pk, "why": context.why},
             )
 
 
-def restore_repository(repository: Repository, *, order: ActionContext) -> None:
+def restore_repository(repository: Repository, *, context: ActionContext) -> None:
     """Restore a deleted repository unchanged. A dry run raises the same errors.
 
     Raises RepositoryMissing if there is nothing to restore, RepositoryExists if its name or namespace is in use again.
@@ -142,14 +142,14 @@ def restore_repository(repository: Repository, *, order: ActionContext) -> None:
     try:
         with transaction.atomic():
             restored = {"state": RepositoryState.ACTIVE, "deleted_ms": None}
-            if not (deleted.exists() if order.is_dry_run else deleted.update(**restored)):
+            if not (deleted.exists() if context.is_dry_run else deleted.update(**restored)):
                 raise RepositoryMissing(f"{repository} is not deleted, or its files are being deleted already")
-            if not order.is_dry_run:
+            if not context.is_dry_run:
                 record_audit(
-                    actor=order.actor,
+                    actor=context.actor,
                     action="catalog_restore_repository",
                     target=str(repository),
-                    detail={"id": repository.pk, "why": order.why},
+                    detail={"id": repository.pk, "why": context.why},
                 )
     except IntegrityError as error:
         raise refused from error

@@ -37,7 +37,7 @@ TRIES = 10
 ROWS_AT_ONCE = 5000
 
 
-def reset_branch(repository: Repository, branch_name: str, *, order: ActionContext) -> None:
+def reset_branch(repository: Repository, branch_name: str, *, context: ActionContext) -> None:
     """Drop all uncommitted changes of a branch. Raises BranchMissing."""
     check_allowed(repository, branch_name, Blocked.STAGING_WRITE)
     branch = find_branch(repository, branch_name)
@@ -46,14 +46,14 @@ def reset_branch(repository: Repository, branch_name: str, *, order: ActionConte
         return Refusal.GONE if record is None else reset(record, token)
 
     def then(before: BranchRecord, after: BranchRecord) -> None:
-        _audit(repository, branch_name, None, order)
+        _audit(repository, branch_name, None, context)
         forget_load(branch.pk)
 
     if change_record(branch.pk, decide, why=Why.RESET, then=then) is Refusal.GONE:
         raise BranchMissing(missing(repository, branch_name))
 
 
-def reset_prefix(repository: Repository, branch_name: str, prefix: bytes, *, order: ActionContext) -> None:
+def reset_prefix(repository: Repository, branch_name: str, prefix: bytes, *, context: ActionContext) -> None:
     """Drop the uncommitted changes of all keys with a prefix; others stay.
 
     The inverse changes are written to a separate token above the sealed ones. Raises BranchMissing, BranchBusy.
@@ -67,7 +67,7 @@ def reset_prefix(repository: Repository, branch_name: str, prefix: bytes, *, ord
         with open_build(repository, Why.RESET, branch_id=branch.pk) as build:
             token = _write_undoing(repository, record, prefix, build)
             if token is not None and _add_overlay(
-                record, token, build, lambda: _audit(repository, branch_name, prefix, order)
+                record, token, build, lambda: _audit(repository, branch_name, prefix, context)
             ):
                 return
         # There is nothing to undo if the layers are still those that were read.
@@ -146,8 +146,8 @@ def _hidden_token(repository: Repository, branch_id: int, build: Build, at_ms: i
     return made.pk
 
 
-def _audit(repository: Repository, branch_name: str, prefix: bytes | None, order: ActionContext) -> None:
-    entry = {"branch": branch_name, "why": order.why}
+def _audit(repository: Repository, branch_name: str, prefix: bytes | None, context: ActionContext) -> None:
+    entry = {"branch": branch_name, "why": context.why}
     if prefix is not None:
         entry["prefix"] = prefix.decode("utf-8", "backslashreplace")
-    record_audit(actor=order.actor, action="catalog_reset", target=str(repository), detail=entry)
+    record_audit(actor=context.actor, action="catalog_reset", target=str(repository), detail=entry)

@@ -31,7 +31,7 @@ def list_tags(
     return page_by_name(Tag.objects.filter(repository=repository), prefix=prefix, after=after, amount=amount)
 
 
-def create_tag(repository: Repository, name: str, ref: str, *, order: ActionContext) -> Tag:
+def create_tag(repository: Repository, name: str, ref: str, *, context: ActionContext) -> Tag:
     """Create a tag at a commit. Raises NameRefused, RefMissing, RefRefused, TagExists."""
     check_writable(repository)
     check_tag_name(name)
@@ -41,21 +41,21 @@ def create_tag(repository: Repository, name: str, ref: str, *, order: ActionCont
         with transaction.atomic():
             tag.save()
             count_link(repository.pk)
-            _audit(repository, "catalog_create_tag", tag, order)
+            _audit(repository, "catalog_create_tag", tag, context)
     except IntegrityError as error:
         raise TagExists(f"{repository.name} has a tag {name!r} already") from error
     return tag
 
 
-def delete_tag(repository: Repository, name: str, *, order: ActionContext) -> None:
+def delete_tag(repository: Repository, name: str, *, context: ActionContext) -> None:
     """Delete a tag; its commit stays. Raises TagMissing."""
     check_writable(repository)
     tag = find_tag(repository, name)
     with transaction.atomic():
         if Tag.objects.filter(pk=tag.pk).delete()[0]:
-            _audit(repository, "catalog_delete_tag", tag, order)
+            _audit(repository, "catalog_delete_tag", tag, context)
 
 
-def _audit(repository: Repository, action: str, tag: Tag, order: ActionContext) -> None:
-    detail = {"tag": tag.name, "commit": tag.commit_id, "why": order.why}
-    record_audit(actor=order.actor, action=action, target=str(repository), detail=detail)
+def _audit(repository: Repository, action: str, tag: Tag, context: ActionContext) -> None:
+    detail = {"tag": tag.name, "commit": tag.commit_id, "why": context.why}
+    record_audit(actor=context.actor, action=action, target=str(repository), detail=detail)

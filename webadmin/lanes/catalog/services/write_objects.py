@@ -171,7 +171,7 @@ def delete_entries(repository: Repository, branch_name: str, keys: Iterable[byte
         _write_batch(repository, branch_name, decide, decides=True)
 
 
-def delete_prefix(repository: Repository, branch_name: str, prefix: bytes, *, order: ActionContext) -> None:
+def delete_prefix(repository: Repository, branch_name: str, prefix: bytes, *, context: ActionContext) -> None:
     """Delete all keys with a prefix (all keys if it is empty), with one interval tombstone.
 
     The staging token is sealed with it, so that concurrent writers retry into the next token.
@@ -186,8 +186,8 @@ def delete_prefix(repository: Repository, branch_name: str, prefix: bytes, *, or
         StagedInterval.objects.create(
             branch_id=branch.pk, token_id=int(before.staging), start=prefix, end=prefix_end(prefix)
         )
-        entry = {"branch": branch_name, "prefix": prefix.decode("utf-8", "backslashreplace"), "why": order.why}
-        record_audit(actor=order.actor, action="catalog_delete_prefix", target=str(repository), detail=entry)
+        entry = {"branch": branch_name, "prefix": prefix.decode("utf-8", "backslashreplace"), "why": context.why}
+        record_audit(actor=context.actor, action="catalog_delete_prefix", target=str(repository), detail=entry)
 
     if change_record(branch.pk, decide, why=Why.INTERVAL, then=then) is Refusal.GONE:
         raise BranchMissing(missing(repository, branch_name))

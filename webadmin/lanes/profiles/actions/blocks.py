@@ -32,10 +32,10 @@ def _waiting(keys: Sequence[str]) -> list[str]:
     return [key for key in keys if key in waiting]
 
 
-def _settled(action: str, order: ActionContext, keys: Sequence[str], kept: Mapping[str, str]) -> dict[str, Any]:
+def _settled(action: str, context: ActionContext, keys: Sequence[str], kept: Mapping[str, str]) -> dict[str, Any]:
     return {
         "action": action,
-        "dry_run": order.is_dry_run,
+        "dry_run": context.is_dry_run,
         "changed": [key for key in keys if key not in kept],
         "left": [{"job": key, "reason": reason} for key, reason in kept.items()],
         "commands": [],
@@ -43,25 +43,25 @@ def _settled(action: str, order: ActionContext, keys: Sequence[str], kept: Mappi
     }
 
 
-def _retry(values: Values, order: ActionContext) -> dict[str, Any]:
+def _retry(values: Values, context: ActionContext) -> dict[str, Any]:
     keys = _waiting(values["letters"])
     if not keys:
-        return _settled("retry_letters", order, (), {})
+        return _settled("retry_letters", context, (), {})
     store = open_store(settings.OBJECT_STORE_URL)
-    if order.is_dry_run:
-        return _settled("retry_letters", order, keys, dict(forecast_named(store=store, keys=keys).kept))
-    retry_letters(keys=keys, store=store, actor=order.actor)
+    if context.is_dry_run:
+        return _settled("retry_letters", context, keys, dict(forecast_named(store=store, keys=keys).kept))
+    retry_letters(keys=keys, store=store, actor=context.actor)
     waiting = DeadLetter.objects.filter(key__in=keys, state=LetterState.WAITING)
-    return _settled("retry_letters", order, keys, dict(waiting.values_list("key", "reason")))
+    return _settled("retry_letters", context, keys, dict(waiting.values_list("key", "reason")))
 
 
-def _discard(values: Values, order: ActionContext) -> dict[str, Any]:
+def _discard(values: Values, context: ActionContext) -> dict[str, Any]:
     keys = _waiting(values["letters"])
-    if not order.is_dry_run:
+    if not context.is_dry_run:
         store = open_store(settings.OBJECT_STORE_URL)
         for key in keys:
-            discard_letter(key=key, reason=order.why, store=store, actor=order.actor)
-    return _settled("discard_letters", order, keys, {})
+            discard_letter(key=key, reason=context.why, store=store, actor=context.actor)
+    return _settled("discard_letters", context, keys, {})
 
 
 def _keys(rows: Sequence[DeadLetter]) -> list[Values]:
@@ -103,8 +103,8 @@ RELEASE = OperatorAction(
         Switch("all", "All of them", "All blocks in quarantine."),
     ),
     fields=(Switch("newer_build_only", "On a newer build only", "Newer than every build that failed on them."),),
-    apply=lambda values, order: release(
-        values["blocks"], everything=values["all"], newer_build_only=values["newer_build_only"], order=order
+    apply=lambda values, context: release(
+        values["blocks"], everything=values["all"], newer_build_only=values["newer_build_only"], context=context
     ),
     of_rows=lambda rows: [{"blocks": tuple(row.block.ulid for row in rows), "all": False}],
     fits=lambda row: row.released_at_ms is None,

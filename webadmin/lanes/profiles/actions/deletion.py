@@ -79,8 +79,8 @@ def _effect(rule: RuleOutcome) -> list[str]:
         then = replace(now, tenants=tenants | own)
     dry = ActionContext(actor="", is_dry_run=True)
     return [
-        f"As it is, the next run drops {_amount(apply_retention(order=dry, policy=now))}.",
-        f"With this rule it would drop {_amount(apply_retention(order=dry, policy=then))}.",
+        f"As it is, the next run drops {_amount(apply_retention(context=dry, policy=now))}.",
+        f"With this rule it would drop {_amount(apply_retention(context=dry, policy=then))}.",
     ]
 
 
@@ -92,16 +92,16 @@ def _amount(report: RetentionReport) -> str:
     return f"{counted(blocks, 'block')} ({size_text(sum(part.bytes for part in report.expired))}){more}"
 
 
-def _change_hold(values: Values, order: ActionContext) -> dict[str, Any]:
+def _change_hold(values: Values, context: ActionContext) -> dict[str, Any]:
     tenant, lift = values["tenant"], values.get("lift", False)
     if lift:
-        changed = lift_hold(tenant=tenant, at=timezone.now(), order=order)
+        changed = lift_hold(tenant=tenant, at=timezone.now(), context=context)
         note = "Retention goes on with its next run: what is too old by then is dropped."
     else:
-        changed = place_hold(tenant=tenant, order=order)
+        changed = place_hold(tenant=tenant, context=context)
         note = "While it lasts neither retention nor a delete request removes anything of the tenant."
-    notes = [note] if order.is_dry_run and changed else []
-    return {"tenant": tenant, "changed": changed, "dry_run": order.is_dry_run, "notes": notes}
+    notes = [note] if context.is_dry_run and changed else []
+    return {"tenant": tenant, "changed": changed, "dry_run": context.is_dry_run, "notes": notes}
 
 
 def _lifted(outcomes: Sequence[dict[str, Any]], is_dry_run: bool) -> dict[str, Any]:
@@ -136,7 +136,7 @@ SET_RETENTION = OperatorAction(
             is_nullable=True,
         ),
     ),
-    apply=lambda values, order: set_retention(**values, order=order),
+    apply=lambda values, context: set_retention(**values, context=context),
     outcome=ReportSerializer,
     describe=_rule_described,
 )
@@ -154,7 +154,7 @@ APPLY_RETENTION = OperatorAction(
     operation="apply_retention",
     label="Run retention now",
     about="Drops what is too old by the rules, instead of waiting for the next run. The preview lists it.",
-    apply=lambda values, order: apply_retention(order=order),
+    apply=lambda values, context: apply_retention(context=context),
     outcome=ReportSerializer,
 )
 CHANGE_HOLD = OperatorAction(
@@ -203,7 +203,7 @@ REQUEST_DELETION = OperatorAction(
             default=DEADLINE_HOURS,
         ),
     ),
-    apply=lambda values, order: request_deletion(DeletionTarget(**values), order=order),
+    apply=lambda values, context: request_deletion(DeletionTarget(**values), context=context),
     outcome=DeleteReportSerializer,
     may_conflict=True,
     describe=_deletion_described,

@@ -131,8 +131,8 @@ SET_POLICY = OperatorAction(
     about="For one tenant or everybody on one level. A tenant's first policy starts from everybody's numbers.",
     targets=(TENANT, LEVEL, LANE),
     fields=(NUMBERS,),
-    apply=lambda values, order: change_level_policy(
-        **{name: values[name] for name in ("lane", "level", "tenant")}, values=values["numbers"], order=order
+    apply=lambda values, context: change_level_policy(
+        **{name: values[name] for name in ("lane", "level", "tenant")}, values=values["numbers"], context=context
     ),
     outcome=PolicyOutcomeSerializer,
     describe=_described,

@@ -75,7 +75,7 @@ class PolicyOutcome:
 
 
 def change_level_policy(
-    *, lane: str, level: int, tenant: str = ALL_TENANTS, values: Mapping[str, int] | None, order: ActionContext
+    *, lane: str, level: int, tenant: str = ALL_TENANTS, values: Mapping[str, int] | None, context: ActionContext
 ) -> PolicyOutcome:
     """Set the given numbers, keeping the others; ``values`` None deletes a tenant's row.
 
@@ -86,7 +86,7 @@ def change_level_policy(
             check_tenant(tenant)
         except BadBlockName as error:
             raise PolicyRefused(str(error)) from error
-    if order.is_dry_run:
+    if context.is_dry_run:
         return _preview(lane, level, tenant, values)
     with operation() as run:
         outcome = _outcome(lane, level, tenant, values)
@@ -94,7 +94,7 @@ def change_level_policy(
             return outcome
         about = {key: outcome.to_json()[key] for key in ("lane", "tenant", "level", "before", "after")}
         target = f"{lane} level {level} {tenant}".rstrip()
-        index = run.write("change_level_policy", order, target=target, detail=about)
+        index = run.write("change_level_policy", context, target=target, detail=about)
         _write(outcome)
     _resettle(_queues(lane, level, tenant))
     return replace(outcome, command_index=index)

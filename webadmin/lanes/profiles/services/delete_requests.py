@@ -107,7 +107,7 @@ class DeleteOutcome:
         }
 
 
-def request_deletion(wanted: DeletionTarget, *, order: ActionContext) -> DeleteOutcome:
+def request_deletion(wanted: DeletionTarget, *, context: ActionContext) -> DeleteOutcome:
     """Hide the data at once and have it rewritten by the deadline. Cannot be undone.
 
     For an equal request that is not done, that one is returned, unless data was added since. Raises InvalidRule for an
@@ -115,7 +115,7 @@ def request_deletion(wanted: DeletionTarget, *, order: ActionContext) -> DeleteO
     """
     wanted.check()
     _check_hold(wanted.tenant)
-    if order.is_dry_run:
+    if context.is_dry_run:
         kept = tuple(text for lane in lanes() for text in lane.kept_by_deletion(wanted.tenant))
         return replace(_outcome(live_concerned(wanted.mask()), is_dry_run=True), kept=kept)
     tenant = Tenant.objects.filter(name=wanted.tenant).first()
@@ -129,7 +129,7 @@ def request_deletion(wanted: DeletionTarget, *, order: ActionContext) -> DeleteO
         ).exists():
             return _outcome(live_concerned(mask), request=known)
         about = {name: value for name, value in mask.to_json().items() if name != "index"}
-        index = run.write("request_deletion", order, target=wanted.tenant, detail=about)
+        index = run.write("request_deletion", context, target=wanted.tenant, detail=about)
         found = _outcome(live_concerned(wanted.mask(index)))
         request = DeleteRequest.objects.create(
             tenant=tenant,
@@ -142,8 +142,8 @@ def request_deletion(wanted: DeletionTarget, *, order: ActionContext) -> DeleteO
             deadline_at_ms=run.time.now_ms + wanted.deadline_hours * HOUR_MS,
             hidden_blocks=found.blocks,
             hidden_datasets=found.datasets,
-            actor=order.actor,
-            why=order.why[:WHY_MAX],
+            actor=context.actor,
+            why=context.why[:WHY_MAX],
         )
         outcome = _outcome(live_concerned(wanted.mask(index)), request=request)
     log.info("deletion_requested command=%d tenant=%s blocks=%d", index, wanted.tenant, outcome.blocks)

@@ -66,18 +66,18 @@ class IsolationOutcome:
     tried_again: list[str] = field(default_factory=list)
 
 
-def isolate(*, store: ObjectStore, order: ActionContext | None = None) -> IsolationOutcome:
+def isolate(*, store: ObjectStore, context: ActionContext | None = None) -> IsolationOutcome:
     """Take the next step of isolating bad blocks for every job that was parked for its failures."""
-    order = order or ActionContext(actor=ACTOR, why="it failed too often")
+    context = context or ActionContext(actor=ACTOR, why="it failed too often")
     outcome = IsolationOutcome(breakages=merging_is_broken())
     judged = [_judged(job, store, outcome.breakages) for job in evicted_jobs()]
-    outcome.stop = _stop(judged, order)
+    outcome.stop = _stop(judged, context)
     for job, sources, suspect, verdict in judged:
         if outcome.stop:
             verdict = Wait(f"{outcome.stop}: an operator decides")
-        if not isinstance(verdict, Wait) and not order.is_dry_run:
+        if not isinstance(verdict, Wait) and not context.is_dry_run:
             try:
-                verdict = _apply(job, sources, suspect, verdict, order) or verdict
+                verdict = _apply(job, sources, suspect, verdict, context) or verdict
             except StaleSnapshot as error:
                 verdict = Wait(str(error))
         _note(outcome, job, sources, verdict)
@@ -99,7 +99,7 @@ def _judged(job: Job, store: ObjectStore, breakages: Sequence[Breakage]) -> Judg
     return job, sources, suspect, judge(suspect, breakages)
 
 
-def _stop(judged: Sequence[Judged], order: ActionContext) -> str:
+def _stop(judged: Sequence[Judged], context: ActionContext) -> str:
     """Return why isolation is stopped, "" if it is not; stop it if this round would find too many bad blocks."""
     missing = [
         FoundBad(OBJECT_NOT_FOUND, sources[place].arrived_at_ms)
@@ -107,7 +107,7 @@ def _stop(judged: Sequence[Judged], order: ActionContext) -> str:
         if isinstance(verdict, QuarantineMissing) and len(sources) > 1  # a single block counts as one that failed alone
         for place in verdict.positions
     ]
-    return isolation_stop_reason(PROFILES, "", missing, order)
+    return isolation_stop_reason(PROFILES, "", missing, context)
 
 
 def _missing(store: ObjectStore, suspect: Suspect) -> frozenset[str]:
@@ -123,7 +123,9 @@ def _missing(store: ObjectStore, suspect: Suspect) -> frozenset[str]:
     return frozenset(missing)
 
 
-def _apply(job: Job, sources: Sequence[Block], suspect: Suspect, verdict: Verdict, order: ActionContext) -> Wait | None:
+def _apply(
+    job: Job, sources: Sequence[Block], suspect: Suspect, verdict: Verdict, context: ActionContext
+) -> Wait | None:
     """Carry out a verdict, or return why it has to wait."""
     parts = _parts(verdict, sources)
     with operation() as run:
@@ -137,12 +139,12 @@ def _apply(job: Job, sources: Sequence[Block], suspect: Suspect, verdict: Verdic
             if not run.room():
                 return Wait("the queue is full")
             detail = {"filter": {}, "jobs": [job.name], "newer_build_only": False, "keep_failures": True}
-            run.write("requeue", order, target=job.name, detail=detail | {"because": verdict.why})
-            put_back(run, [job], order=order, keep_failures=True)
+            run.write("requeue", context, target=job.name, detail=detail | {"because": verdict.why})
+            put_back(run, [job], context=context, keep_failures=True)
         elif isinstance(verdict, QuarantineBlock):
             detail = {"jobs": [job.name], "block": sources[0].ulid, "build": verdict.run.build}
             reason = quarantine_reason(Quarantine.Cause.DAMAGED, verdict.run)
-            run.write("quarantine", order, target=sources[0].ulid, detail=detail | {"parked_reason": reason})
+            run.write("quarantine", context, target=sources[0].ulid, detail=detail | {"parked_reason": reason})
             quarantine(run, job, sources[0], Quarantine.Cause.DAMAGED, verdict.run, verdict.attempts)
         else:
             split: dict[str, Any] = {"jobs": [job.name], "parts": [[block.ulid for block in part] for part in parts]}
@@ -150,8 +152,8 @@ def _apply(job: Job, sources: Sequence[Block], suspect: Suspect, verdict: Verdic
             if isinstance(verdict, QuarantineMissing):
                 reason = quarantine_reason(Quarantine.Cause.MISSING, _missing_run(verdict))
                 split["parked_reasons"] = [reason] * len(verdict.positions)
-            run.write(action, order, target=job.name, detail=split)
-            children = split_job(run, job, parts, order) if len(sources) > 1 else [job]
+            run.write(action, context, target=job.name, detail=split)
+            children = split_job(run, job, parts, context) if len(sources) > 1 else [job]
             if isinstance(verdict, QuarantineMissing):
                 _keep_missing(run, children, parts, suspect, verdict)
     return None

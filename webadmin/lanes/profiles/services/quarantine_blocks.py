@@ -45,7 +45,7 @@ def quarantine_reason(cause: Quarantine.Cause, bad: FailedRun) -> str:
 
 
 def release(
-    blocks: Sequence[str] = (), *, everything: bool = False, order: ActionContext, newer_build_only: bool = False
+    blocks: Sequence[str] = (), *, everything: bool = False, context: ActionContext, newer_build_only: bool = False
 ) -> OperationOutcome:
     """Release quarantined blocks by id for another try, each in its own job; the outcome names the blocks.
 
@@ -58,7 +58,7 @@ def release(
         raise FilterEmpty(f"{len(blocks)} blocks: at most {NAMES_MAX} at once")
     held = Quarantine.objects.filter(released_at_ms=None).select_related("job", "block").order_by("id")
     held = held if everything else held.filter(block__ulid__in=blocks)
-    if order.is_dry_run:
+    if context.is_dry_run:
         found = [row.block.ulid for row in held]
         return OperationOutcome(
             action="release", is_dry_run=True, changed=tuple(found), left=_unknown(blocks, found, ())
@@ -69,11 +69,11 @@ def release(
         if rows:
             detail = {"blocks": names, "jobs": [row.job.name for row in rows], "newer_build_only": newer_build_only}
             target = names[0] if len(names) == 1 else f"{len(names)} blocks"
-            run.write("release", order, target=target, detail=detail)
+            run.write("release", context, target=target, detail=detail)
             Quarantine.objects.filter(id__in=[row.id for row in rows]).update(
-                released_at_ms=run.time.now_ms, released_by=order.actor[:ACTOR_MAX], release_why=order.why[:WHY_MAX]
+                released_at_ms=run.time.now_ms, released_by=context.actor[:ACTOR_MAX], release_why=context.why[:WHY_MAX]
             )
-            put_back(run, [row.job for row in rows], order=order, newer_build_only=newer_build_only)
+            put_back(run, [row.job for row in rows], context=context, newer_build_only=newer_build_only)
     left_out = tuple(held.values_list("block__ulid", flat=True))
     return OperationOutcome(
         action="release",

@@ -42,10 +42,10 @@ class Removal:
 
 
 def start_removal(
-    run: Operation, order: ActionContext, cause: RemovalCause, action: str, *, target: str, detail: dict[str, Any]
+    run: Operation, context: ActionContext, cause: RemovalCause, action: str, *, target: str, detail: dict[str, Any]
 ) -> Removal:
     """Write the log entry of a removal and return the argument of ``drop_blocks`` and ``trim_segments``."""
-    index = run.write(action, order, target=target, detail=detail)
+    index = run.write(action, context, target=target, detail=detail)
     delay_ms = limits_now(run.time.now_ms).cleanup_delay_seconds * 1000
     return Removal(
         cause=cause,

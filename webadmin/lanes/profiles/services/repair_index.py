@@ -53,7 +53,7 @@ def drop_superseded(lineage: BucketLineage, *, actor: str) -> int:
     dropped = 0
     for start in range(0, len(names), BLOCKS_PER_COMMAND):
         part = set(names[start : start + BLOCKS_PER_COMMAND])
-        order = ActionContext(actor=actor, why="a record in the bucket says that they were merged or removed")
+        context = ActionContext(actor=actor, why="a record in the bucket says that they were merged or removed")
         with operation() as run:
             ids = [row_id for row_id, name in _live_rows(part) if name in part]
             _end_leases(ids, now_ms=run.time.now_ms)
@@ -62,7 +62,7 @@ def drop_superseded(lineage: BucketLineage, *, actor: str) -> int:
                 continue
             detail = {"dropped": named(blocks)}
             removal = start_removal(
-                run, order, RemovalCause.REPAIR, ACTION, target=f"{len(blocks)} blocks", detail=detail
+                run, context, RemovalCause.REPAIR, ACTION, target=f"{len(blocks)} blocks", detail=detail
             )
             drop_blocks(removal, blocks)
             finish_removal(run, removal)

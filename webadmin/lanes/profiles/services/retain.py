@@ -115,7 +115,7 @@ def retention_policy() -> RetentionPolicy:
 
 def apply_retention(
     *,
-    order: ActionContext,
+    context: ActionContext,
     count_max: int = SLICES_PER_RUN,
     at_ms: int | None = None,
     policy: RetentionPolicy | None = None,
@@ -125,19 +125,19 @@ def apply_retention(
     Time is the database's wall-clock time, like the time of data. A dry run may use another time (``at_ms``) or other
     rules (``policy``).
     """
-    policy = policy if policy is not None and order.is_dry_run else retention_policy()
-    now_ms = at_ms if at_ms is not None and order.is_dry_run else read_time().wall_ms
+    policy = policy if policy is not None and context.is_dry_run else retention_policy()
+    now_ms = at_ms if at_ms is not None and context.is_dry_run else read_time().wall_ms
     sizes = _old_slices(policy, now_ms)
     plan: RetentionPlan = plan_retention(sizes, policy, now_ms=now_ms, count_max=count_max)
     report = RetentionReport(
-        is_dry_run=order.is_dry_run,
+        is_dry_run=context.is_dry_run,
         expired=tuple(_expired_part(part, sizes[part], policy, now_ms) for part in plan.expired),
         left_for_later=plan.left_for_later,
         held_tenants=tuple(sorted(policy.held)),
     )
-    if not order.is_dry_run:
+    if not context.is_dry_run:
         for expired in report.expired:
-            _drop_part(expired, order, report)
+            _drop_part(expired, context, report)
         log.info(
             "retention_applied blocks=%d segments_trimmed=%d left=%d",
             report.dropped_blocks,
@@ -246,7 +246,7 @@ def _summed(rows: QuerySet[Any], *, blocks: Count) -> QuerySet[Any]:
     return sums
 
 
-def _drop_part(expired: ExpiredPart, order: ActionContext, report: RetentionReport) -> None:
+def _drop_part(expired: ExpiredPart, context: ActionContext, report: RetentionReport) -> None:
     """Drop a part's blocks, or trim its segments, one command per batch; leased blocks are left for a later run."""
     last_id = 0
     while True:
@@ -267,7 +267,7 @@ def _drop_part(expired: ExpiredPart, order: ActionContext, report: RetentionRepo
                 continue
             removal = start_removal(
                 run,
-                order,
+                context,
                 RemovalCause.RETENTION,
                 "retention",
                 target=expired.part.tenant,

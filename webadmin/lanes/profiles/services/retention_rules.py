@@ -32,7 +32,7 @@ class RuleOutcome:
         return {"tenant": self.tenant, "before": self.before, "after": self.after, "dry_run": self.is_dry_run}
 
 
-def set_retention(*, tenant: str, keep_days: int | None, order: ActionContext) -> RuleOutcome:
+def set_retention(*, tenant: str, keep_days: int | None, context: ActionContext) -> RuleOutcome:
     """Set the retention of a tenant ("": the default) in days; 0 keeps data forever, None removes the tenant's rule.
 
     Setting the present value changes nothing. Raises InvalidRule.
@@ -42,20 +42,20 @@ def set_retention(*, tenant: str, keep_days: int | None, order: ActionContext) -
         raise InvalidRule(f"keep data for 1 to {KEEP_DAYS_MAX} days, or 0 to keep it for ever")
     with transaction.atomic():
         before = RetentionRule.objects.filter(tenant=tenant).values_list("keep_days", flat=True).first()
-        outcome = RuleOutcome(tenant=tenant, before=before, after=keep_days, is_dry_run=order.is_dry_run)
-        if order.is_dry_run or before == keep_days:
+        outcome = RuleOutcome(tenant=tenant, before=before, after=keep_days, is_dry_run=context.is_dry_run)
+        if context.is_dry_run or before == keep_days:
             return outcome
         if keep_days is None:
             RetentionRule.objects.filter(tenant=tenant).delete()
         else:
-            values = {"keep_days": keep_days, "actor": order.actor, "why": order.why[:WHY_MAX]}
+            values = {"keep_days": keep_days, "actor": context.actor, "why": context.why[:WHY_MAX]}
             RetentionRule.objects.update_or_create(tenant=tenant, defaults=values)
-        detail = {"before": before, "after": keep_days, "why": order.why}
-        record_audit(actor=order.actor, action="set_retention", target=tenant or "everybody", detail=detail)
+        detail = {"before": before, "after": keep_days, "why": context.why}
+        record_audit(actor=context.actor, action="set_retention", target=tenant or "everybody", detail=detail)
     return outcome
 
 
-def place_hold(*, tenant: str, order: ActionContext) -> bool:
+def place_hold(*, tenant: str, context: ActionContext) -> bool:
     """Place a hold: nothing of the tenant is removed from now on. Return False if one is in force already.
 
     Raises InvalidRule, and TenantBusy while a delete request of the tenant is open: merges already leave its rows out,
@@ -70,21 +70,21 @@ def place_hold(*, tenant: str, order: ActionContext) -> bool:
             return False
         if DeleteRequest.objects.filter(tenant__name=tenant, state=DeleteState.HIDDEN).exists():
             raise TenantBusy(f"data of {tenant!r} is being deleted on request: wait for its certificate")
-        if not order.is_dry_run:
-            LegalHold.objects.create(tenant=tenant, actor=order.actor, why=order.why[:WHY_MAX])
-            record_audit(actor=order.actor, action="place_hold", target=tenant, detail={"why": order.why})
+        if not context.is_dry_run:
+            LegalHold.objects.create(tenant=tenant, actor=context.actor, why=context.why[:WHY_MAX])
+            record_audit(actor=context.actor, action="place_hold", target=tenant, detail={"why": context.why})
     return True
 
 
-def lift_hold(*, tenant: str, at: datetime, order: ActionContext) -> bool:
+def lift_hold(*, tenant: str, at: datetime, context: ActionContext) -> bool:
     """End the hold on a tenant; return False if there is none."""
     active = LegalHold.objects.filter(tenant=tenant, ended_at=None)
-    if order.is_dry_run:
+    if context.is_dry_run:
         return active.exists()
     with transaction.atomic():
-        lifted = active.update(ended_at=at, ended_by=order.actor)
+        lifted = active.update(ended_at=at, ended_by=context.actor)
         if lifted:
-            record_audit(actor=order.actor, action="lift_hold", target=tenant, detail={"why": order.why})
+            record_audit(actor=context.actor, action="lift_hold", target=tenant, detail={"why": context.why})
     return bool(lifted)
 
 

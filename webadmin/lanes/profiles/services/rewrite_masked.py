@@ -73,18 +73,18 @@ class RewriteReport:
         }
 
 
-def rewrite_masked(*, order: ActionContext) -> RewriteReport:
+def rewrite_masked(*, context: ActionContext) -> RewriteReport:
     """Process every request that is not done; safe to repeat."""
     report = RewriteReport()
     requests = DeleteRequest.objects.filter(state=DeleteState.HIDDEN).select_related("tenant")
     for request in requests.order_by("command_index"):
         now_ms = read_time().now_ms
         held = live_concerned(mask_of(request))
-        _drop_whole(request, held, order, report)
-        _make_jobs(request, held, order, report, now_ms=now_ms)
-        _try_parked(request, held, order, report, now_ms=now_ms)
+        _drop_whole(request, held, context, report)
+        _make_jobs(request, held, context, report, now_ms=now_ms)
+        _try_parked(request, held, context, report, now_ms=now_ms)
         if not concerned(mask_of(request)).exists():
-            _certify(request, order, report)
+            _certify(request, context, report)
         elif now_ms > request.deadline_at_ms:
             report.late.append(request.command_index)
     if report.late:
@@ -92,7 +92,7 @@ def rewrite_masked(*, order: ActionContext) -> RewriteReport:
     return report
 
 
-def _drop_whole(request: DeleteRequest, held: QuerySet[Dataset], order: ActionContext, report: RewriteReport) -> None:
+def _drop_whole(request: DeleteRequest, held: QuerySet[Dataset], context: ActionContext, report: RewriteReport) -> None:
     """Drop the blocks and segments of which requests take everything, including parked and quarantined ones."""
     mask = mask_of(request)
     if not mask.is_total:
@@ -112,7 +112,7 @@ def _drop_whole(request: DeleteRequest, held: QuerySet[Dataset], order: ActionCo
         if chosen:
             removal = start_removal(
                 run,
-                order,
+                context,
                 RemovalCause.REQUEST,
                 "drop_deleted",
                 target=mask.tenant,
@@ -130,7 +130,7 @@ def _taken_whole(mask: DeleteMask) -> Q:
 
 
 def _make_jobs(
-    request: DeleteRequest, held: QuerySet[Dataset], order: ActionContext, report: RewriteReport, *, now_ms: int
+    request: DeleteRequest, held: QuerySet[Dataset], context: ActionContext, report: RewriteReport, *, now_ms: int
 ) -> None:
     states = [BlockState.FINAL]
     if _is_half_over(request, now_ms):
@@ -150,13 +150,13 @@ def _make_jobs(
                 "lane": KIND,
                 "rewrites": [{"job": names[block.id], "shard": block.shard, "source": block.ulid} for block in blocks],
             }
-            run.write("rewrite_blocks", order, target=request.tenant.name, detail=detail)
+            run.write("rewrite_blocks", context, target=request.tenant.name, detail=detail)
             _own(run, blocks, names)
             report.jobs += names.values()
 
 
 def _try_parked(
-    request: DeleteRequest, held: QuerySet[Dataset], order: ActionContext, report: RewriteReport, *, now_ms: int
+    request: DeleteRequest, held: QuerySet[Dataset], context: ActionContext, report: RewriteReport, *, now_ms: int
 ) -> None:
     """Retry parked jobs over the request's blocks once, except quarantined ones, which would fail again."""
     if not _is_half_over(request, now_ms):
@@ -169,7 +169,7 @@ def _try_parked(
     untried = jobs.exclude(attempts__assigned_at_ms__gt=half_ms).order_by("id")
     names = tuple(untried.values_list("name", flat=True)[:BLOCKS_PER_RUN])
     if names:
-        outcome = requeue(JobFilter(names=names), order=order)
+        outcome = requeue(JobFilter(names=names), context=context)
         report.tried_again += outcome.changed
 
 
@@ -216,7 +216,7 @@ def _own(run: Operation, blocks: Sequence[Block], names: dict[int, str]) -> None
     run.live_jobs += len(jobs)
 
 
-def _certify(request: DeleteRequest, order: ActionContext, report: RewriteReport) -> None:
+def _certify(request: DeleteRequest, context: ActionContext, report: RewriteReport) -> None:
     """Mark a request as done if that is still true while the head is held."""
     with operation() as run:
         held = concerned(mask_of(request)).exists()
@@ -228,7 +228,7 @@ def _certify(request: DeleteRequest, order: ActionContext, report: RewriteReport
             "hidden_datasets": request.hidden_datasets,
             "is_late": run.time.now_ms > request.deadline_at_ms,
         }
-        index = run.write("certify_deletion", order, target=request.tenant.name, detail=detail)
+        index = run.write("certify_deletion", context, target=request.tenant.name, detail=detail)
         DeleteRequest.objects.filter(id=request.id).update(state=DeleteState.DONE)
         DeletionCertificate.objects.create(
             request=request, command_index=index, issued_at_ms=run.time.now_ms, detail=detail

@@ -21,7 +21,7 @@ from webadmin.schedule.services.return_job_blocks import dissolve
 BAD_PART = "part of a job that failed too often"
 
 
-def split_job(run: Operation, job: Job, parts: Sequence[Sequence[Block]], order: ActionContext) -> list[Job]:
+def split_job(run: Operation, job: Job, parts: Sequence[Sequence[Block]], context: ActionContext) -> list[Job]:
     """Create a waiting job for each part, in an operation that has written its entry, and end ``job``.
 
     Raises StaleSnapshot unless the parts are all the blocks of the job and it is still parked.
@@ -44,7 +44,7 @@ def split_job(run: Operation, job: Job, parts: Sequence[Sequence[Block]], order:
         JobSplit(child=child, parent=job, root_id=root_id, command_index=run.index, at_ms=run.time.now_ms)
         for child in children
     )
-    LimitChange.objects.bulk_create(_failure_limit(run, child, order) for child in children)
+    LimitChange.objects.bulk_create(_failure_limit(run, child, context) for child in children)
     dissolve(run, [job])
     run.live_jobs += len(children)
     return children
@@ -69,7 +69,7 @@ def _child(run: Operation, job: Job, part: Sequence[Block]) -> Job:
     )
 
 
-def _failure_limit(run: Operation, child: Job, order: ActionContext) -> LimitChange:
+def _failure_limit(run: Operation, child: Job, context: ActionContext) -> LimitChange:
     return LimitChange(
         name=LimitName.FAILURES_MAX,
         scope_kind=ScopeKind.JOB,
@@ -77,6 +77,6 @@ def _failure_limit(run: Operation, child: Job, order: ActionContext) -> LimitCha
         value=PART_FAILURES_MAX,
         set_at_ms=run.time.now_ms,
         command_index=run.index,
-        actor=order.actor,
+        actor=context.actor,
         why=BAD_PART,
     )

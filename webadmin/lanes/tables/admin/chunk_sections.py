@@ -12,8 +12,8 @@ from engine.lanes.tables.plan.model import PRIORITY_UNIT
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.sections import Facts, Notice, Section, Table
 from webadmin.base.database import dialect
-from webadmin.lanes.tables.models import Chunk, ChunkOrder, Policy, Segment
-from webadmin.lanes.tables.states import ChunkOrderKind, ChunkOutcome, ChunkStanding, SegmentState
+from webadmin.lanes.tables.models import Chunk, ChunkOverride, Policy, Segment
+from webadmin.lanes.tables.states import ChunkOutcome, ChunkOverrideKind, ChunkStanding, SegmentState
 from webadmin.lanes.tables.task_models import Task, TaskChunk
 
 SEGMENTS_SHOWN = 100
@@ -81,28 +81,28 @@ def chunk_notices(chunk: Chunk) -> list[Notice]:
         notices.append(Notice(tone="bad", text=f"Quarantined after {_failures(chunk)}: {chunk.quarantine_reason}"))
     if chunk.source.refusal:
         notices.append(Notice(tone="bad", text=f"Nothing of this table is planned: {chunk.source.refusal}"))
-    for order in orders_of(chunk):
-        what = "is never compacted" if order.kind == ChunkOrderKind.NEVER else "is to be compacted now"
-        text = f"It {what}, says {order.actor}, for {chunk_name_of(order)}: {order.why}"
-        notices.append(Notice(tone="warn" if order.kind == ChunkOrderKind.NEVER else "busy", text=text))
+    for override in overrides_of(chunk):
+        what = "is never compacted" if override.kind == ChunkOverrideKind.NEVER else "is to be compacted now"
+        text = f"It {what}, says {override.actor}, for {chunk_name_of(override)}: {override.why}"
+        notices.append(Notice(tone="warn" if override.kind == ChunkOverrideKind.NEVER else "busy", text=text))
     if chunk.is_dirty:
         notices.append(Notice(tone="busy", text="It changed since its analysis: what is below may be over."))
     return notices
 
 
-def chunk_name_of(order: ChunkOrder) -> str:
+def chunk_name_of(override: ChunkOverride) -> str:
     """Return the interval of a chunk action, in UTC."""
-    return f"{_short(show.moment_text(order.start_ms))} … {_short(show.moment_text(order.end_ms))}"
+    return f"{_short(show.moment_text(override.start_ms))} … {_short(show.moment_text(override.end_ms))}"
 
 
 def _failures(chunk: Chunk) -> str:
     return show.counted(chunk.failures, "failure")
 
 
-def orders_of(chunk: Chunk) -> list[ChunkOrder]:
+def overrides_of(chunk: Chunk) -> list[ChunkOverride]:
     """Return the active actions that overlap a chunk."""
-    orders = ChunkOrder.objects.filter(source=chunk.source_id, ended_at_ms=None)
-    return list(orders.filter(start_ms__lt=chunk.end_ms, end_ms__gt=chunk.start_ms).order_by("id")[:HISTORY_SHOWN])
+    overrides = ChunkOverride.objects.filter(source=chunk.source_id, ended_at_ms=None)
+    return list(overrides.filter(start_ms__lt=chunk.end_ms, end_ms__gt=chunk.start_ms).order_by("id")[:HISTORY_SHOWN])
 
 
 def chunk_sections(chunk: Chunk) -> list[Section]:

@@ -16,11 +16,11 @@ from webadmin.adminkit.filters import StateFilter
 from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Json, Notice, Section
 from webadmin.base.database import dialect
-from webadmin.lanes.tables.actions import END_ORDER, RELEASE_FILES
+from webadmin.lanes.tables.actions import END_OVERRIDE, RELEASE_FILES
 from webadmin.lanes.tables.admin.chunk_sections import chunk_name_of
 from webadmin.lanes.tables.admin.list_filters import SourceFilter
 from webadmin.lanes.tables.admin.source_sections import timeline_link
-from webadmin.lanes.tables.models import BadFile, ChunkOrder, Segment
+from webadmin.lanes.tables.models import BadFile, ChunkOverride, Segment
 from webadmin.lanes.tables.states import SegmentState
 
 SEGMENT_TONES = {
@@ -167,26 +167,26 @@ class BadFileAdmin(ActionAdmin):
         return show.badge("released", "good") if row.released_at_ms is not None else show.badge("quarantined", "bad")
 
 
-@admin.register(ChunkOrder)
-class ChunkOrderAdmin(ActionAdmin):
+@admin.register(ChunkOverride)
+class ChunkOverrideAdmin(ActionAdmin):
     """Chunk actions of operators, newest first."""
 
     list_display = ("kind_cell", "source_cell", "interval", "actor", "why", "state_cell")
     list_filter = (SourceFilter,)
     about = "Chunks that are never compacted, or compacted now, because an operator says so."
     empty_list = "None: everything goes by the policies."
-    operator_actions = (END_ORDER,)
+    operator_actions = (END_OVERRIDE,)
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[ChunkOrder]:
-        return ChunkOrder.objects.select_related("source").order_by("-id")
+    def get_queryset(self, request: HttpRequest) -> QuerySet[ChunkOverride]:
+        return ChunkOverride.objects.select_related("source").order_by("-id")
 
-    def sections(self, row: ChunkOrder) -> Sequence[Section]:
+    def sections(self, row: ChunkOverride) -> Sequence[Section]:
         now_ms = dialect.clock_ms()
         return [
             Facts(
                 title=str(row.get_kind_display()).capitalize(),
                 rows=[
-                    ("Order", str(row)),
+                    ("Override", str(row)),
                     ("Table", timeline_link(row.source, str(row.source), row.start_ms)),
                     ("Chunks (UTC)", chunk_name_of(row)),
                     ("Who", row.actor),
@@ -198,20 +198,20 @@ class ChunkOrderAdmin(ActionAdmin):
             )
         ]
 
-    @display(description="Order")
-    def kind_cell(self, row: ChunkOrder) -> str:
+    @display(description="Override")
+    def kind_cell(self, row: ChunkOverride) -> str:
         return str(row.get_kind_display())
 
     @display(description="Table")
-    def source_cell(self, row: ChunkOrder) -> SafeString | str:
+    def source_cell(self, row: ChunkOverride) -> SafeString | str:
         return timeline_link(row.source, str(row.source), row.start_ms)
 
     @display(description="Chunks (UTC)")
-    def interval(self, row: ChunkOrder) -> str:
+    def interval(self, row: ChunkOverride) -> str:
         return chunk_name_of(row)
 
     @display(description="State")
-    def state_cell(self, row: ChunkOrder) -> SafeString:
+    def state_cell(self, row: ChunkOverride) -> SafeString:
         if row.ended_at_ms is None:
             return show.badge("in force", "busy")
         return show.badge("ended", "quiet", row.ended_because)

@@ -15,7 +15,7 @@ from webadmin.base.database import dialect
 from webadmin.lanes.tables.admin.chunk_sections import chunk_name_of
 from webadmin.lanes.tables.budget import Budget, read_budget
 from webadmin.lanes.tables.churn import AGAIN_DAYS, AGAIN_MIN, AGAIN_SHOWN, Churn, read_churn
-from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOrder, DataSource
+from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOverride, DataSource
 from webadmin.lanes.tables.policy_labels import NUMBER_LABELS, setting_text
 from webadmin.lanes.tables.standing import RATE_WINDOW_MS, STUCK_MS, SourceStanding, standings, table_state
 from webadmin.lanes.tables.task_models import Manifest
@@ -214,10 +214,10 @@ def _bad_files(source: DataSource) -> Table:
 
 
 def _orders(source: DataSource) -> Table:
-    rows = ChunkOrder.objects.filter(source=source, ended_at_ms=None).order_by("-id")[:SHOWN]
+    rows = ChunkOverride.objects.filter(source=source, ended_at_ms=None).order_by("-id")[:SHOWN]
     return Table(
-        title="Orders in force",
-        headers=("Order", "Chunks (UTC)", "Who", "Why", "Since"),
+        title="Overrides in force",
+        headers=("Override", "Chunks (UTC)", "Who", "Why", "Since"),
         rows=[
             (
                 each.get_kind_display(),

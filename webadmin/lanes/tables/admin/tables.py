@@ -274,7 +274,7 @@ class TaskAdmin(ReadOnlyAdmin):
 
     @display(description="Priority")
     def priority_cell(self, row: Task) -> str:
-        return f"{row.priority / PRIORITY_UNIT:.3f}" + (", ordered" if row.is_ordered else "")
+        return f"{row.priority / PRIORITY_UNIT:.3f}" + (", overridden" if row.is_ordered else "")
 
     @display(description="Made (UTC)")
     def made(self, row: Task) -> str:

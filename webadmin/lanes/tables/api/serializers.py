@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from webadmin.lanes.tables.api.order_messages import BAD_FILE_STATES, KINDS, ORDER_STATES
+from webadmin.lanes.tables.api.override_messages import BAD_FILE_STATES, KINDS, OVERRIDE_STATES
 from webadmin.lanes.tables.api.table_messages import CHUNK_STATES, SEGMENT_STATES, TASK_STATES
 
 
@@ -138,7 +138,7 @@ class TaskListSerializer(serializers.Serializer[Any]):
     tasks = TaskSerializer(many=True)
 
 
-class OrderedChunksSerializer(IntervalSerializer):
+class OverriddenChunksSerializer(IntervalSerializer):
     """The whole chunks that an action is about."""
 
     dry_run = serializers.BooleanField()
@@ -149,18 +149,18 @@ class OrderedChunksSerializer(IntervalSerializer):
 
 
 class ChangedCountSerializer(serializers.Serializer[Any]):
-    """How many orders ended, or how many chunks are tried again."""
+    """How many overrides ended, or how many chunks are tried again."""
 
     dry_run = serializers.BooleanField()
     changed = serializers.IntegerField()
 
 
-class ChunkOrderSerializer(IntervalSerializer):
+class ChunkOverrideSerializer(IntervalSerializer):
     """What an operator wanted of chunks."""
 
     id = serializers.IntegerField()
     kind = serializers.ChoiceField(KINDS)
-    state = serializers.ChoiceField([*ORDER_STATES])
+    state = serializers.ChoiceField([*OVERRIDE_STATES])
     actor = serializers.CharField()
     why = serializers.CharField()
     created_at_ms = serializers.IntegerField()
@@ -168,8 +168,8 @@ class ChunkOrderSerializer(IntervalSerializer):
     ended_because = serializers.CharField(allow_blank=True)
 
 
-class ChunkOrderListSerializer(serializers.Serializer[Any]):
-    orders = ChunkOrderSerializer(many=True)
+class ChunkOverrideListSerializer(serializers.Serializer[Any]):
+    overrides = ChunkOverrideSerializer(many=True)
 
 
 class BadFileSerializer(serializers.Serializer[Any]):

@@ -478,7 +478,7 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
-            name="ChunkOrder",
+            name="ChunkOverride",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("kind", models.CharField(choices=[("never", "never"), ("now", "compact now")], max_length=10)),
@@ -494,25 +494,25 @@ class Migration(migrations.Migration):
                     models.ForeignKey(
                         db_index=False,
                         on_delete=django.db.models.deletion.CASCADE,
-                        related_name="orders",
+                        related_name="overrides",
                         to="tables.datasource",
                     ),
                 ),
             ],
             options={
-                "verbose_name": "order about chunks",
-                "verbose_name_plural": "orders about chunks",
+                "verbose_name": "chunk override",
+                "verbose_name_plural": "chunk overrides",
                 "ordering": ["-id"],
                 "indexes": [
                     models.Index(
                         condition=models.Q(("ended_at_ms", None)),
                         fields=["source", "start_ms"],
-                        name="tables_order_in_force",
+                        name="tables_override_in_force",
                     )
                 ],
                 "constraints": [
                     models.CheckConstraint(
-                        condition=models.Q(("start_ms__lt", models.F("end_ms"))), name="tables_order_takes_time"
+                        condition=models.Q(("start_ms__lt", models.F("end_ms"))), name="tables_override_takes_time"
                     )
                 ],
             },

@@ -25,7 +25,7 @@ from webadmin.schedule.services.operation import Operation, operation
 
 log = logging.getLogger(__name__)
 
-ORDER = ActionContext(actor="control:tables", why="a commit made room")
+CONTEXT = ActionContext(actor="control:tables", why="a commit made room")
 
 
 def follow_commits(task_ids: Iterable[int]) -> None:
@@ -65,7 +65,7 @@ def admit_tasks(source: DataSource) -> int:
             raise StaleSnapshot("a revision was taken, or a job has ended")
         jobs = [f"{name}-D{row.id}" for name in started]
         detail = {"table": str(row), "created": [], "jobs": [], "ended": [], "put_off": [], "started": jobs}
-        run.write("plan_timeline", ORDER, target=str(row), detail=detail)
+        run.write("plan_timeline", CONTEXT, target=str(row), detail=detail)
         start_tasks(run, tasks, started, passed, now_ms=now_ms)
     log.info("tasks_admitted table=%s started=%d", row, len(started))
     return len(started)

@@ -70,41 +70,41 @@ class Adoption:
         return asdict(self) | {"statuses": dict(self.statuses)}
 
 
-def adopt_table(new: NewTable, store: ObjectStore, *, order: ActionContext, say: Say = lambda text: None) -> Adoption:
+def adopt_table(new: NewTable, store: ObjectStore, *, context: ActionContext, say: Say = lambda text: None) -> Adoption:
     """Create a table from a folder and publish its first manifest. A dry run reads the first files only.
 
     Raises ForeignTable, TableRefused, TableExists, RegistrationRefused, StorageError.
     """
     check_contents(store)
-    if not order.is_dry_run:
-        create_table(new, order=order)
-        return _walk(find_table(new.tenant, new.name), store, order, say)
+    if not context.is_dry_run:
+        create_table(new, context=context)
+        return _walk(find_table(new.tenant, new.name), store, context, say)
     with transaction.atomic():
-        create_table(new, order=ActionContext(actor=order.actor, why=order.why))
-        found = _walk(find_table(new.tenant, new.name), store, order, say)
+        create_table(new, context=ActionContext(actor=context.actor, why=context.why))
+        found = _walk(find_table(new.tenant, new.name), store, context, say)
         transaction.set_rollback(True)
     return found
 
 
 def rescan_table(
-    source: DataSource, store: ObjectStore, *, order: ActionContext, say: Say = lambda text: None
+    source: DataSource, store: ObjectStore, *, context: ActionContext, say: Say = lambda text: None
 ) -> Adoption:
     """Register new files of a table's folder; quarantine files that are missing from it.
 
     Raises ForeignTable before anything is read; the table is then paused, unless this is a dry run.
     """
-    with pause_foreign(source, is_dry_run=order.is_dry_run):
+    with pause_foreign(source, is_dry_run=context.is_dry_run):
         check_contents(store)
-    return _walk(source, store, order, say)
+    return _walk(source, store, context, say)
 
 
-def _walk(source: DataSource, store: ObjectStore, order: ActionContext, say: Say) -> Adoption:
+def _walk(source: DataSource, store: ObjectStore, context: ActionContext, say: Say) -> Adoption:
     adoption = Adoption(table=str(source), url=source.url)
     lost = read_lost_history(source, store)
     filtered = filter_of(source, lost, has_pointer=read_pointer(store) is not None)
-    if lost is not None and not order.is_dry_run:
-        follow_lost_history(source, lost, order=order)
-    adoption.unchecked = list(check_folders(source, store, (), is_dry_run=order.is_dry_run))
+    if lost is not None and not context.is_dry_run:
+        follow_lost_history(source, lost, context=context)
+    adoption.unchecked = list(check_folders(source, store, (), is_dry_run=context.is_dry_run))
     keys: tuple[str, ...] | None = tuple(source.partition_columns) or None
     seen: set[str] = set()
     skipped_before = store.usage.skipped()
@@ -115,13 +115,13 @@ def _walk(source: DataSource, store: ObjectStore, order: ActionContext, say: Say
     for batch in _batches(find_files(store, progress=report)):
         seen.update(file.path for file in batch)
         adoption.files += len(batch)
-        if order.is_dry_run and adoption.files > DRY_RUN_FILES_MAX:
+        if context.is_dry_run and adoption.files > DRY_RUN_FILES_MAX:
             continue
-        keys, fitting = _fitting(source, batch, keys, order, adoption)
-        _take(source, store, _wanted(source, fitting, filtered, adoption), order, adoption)
+        keys, fitting = _fitting(source, batch, keys, context, adoption)
+        _take(source, store, _wanted(source, fitting, filtered, adoption), context, adoption)
         say(f"{adoption.files} files: " + ", ".join(f"{count} {name}" for name, count in adoption.statuses.items()))
     adoption.skipped = store.usage.skipped() - skipped_before
-    if keys is not None and not order.is_dry_run:
+    if keys is not None and not context.is_dry_run:
         DataSource.objects.filter(id=source.id).update(partition_columns=list(keys))
     visible = Segment.objects.filter(source=source, state=SegmentState.VISIBLE, is_tombstone=False)
     missed = sorted(set(visible.values_list("path", flat=True)) - seen)
@@ -133,9 +133,9 @@ def _walk(source: DataSource, store: ObjectStore, order: ActionContext, say: Say
             "pointer_gone",
             "the pointer is gone: the whole folder may be away, and stays in the table",
         )
-    elif not order.is_dry_run:
+    elif not context.is_dry_run:
         if adoption.gone:
-            _keep_out_gone(source, adoption.gone, order)
+            _keep_out_gone(source, adoption.gone, context)
         adoption.sequence = _publish(source, store, lost, adoption)
     return adoption
 
@@ -180,7 +180,7 @@ def _is_there(store: ObjectStore, path: str) -> bool:
     return True
 
 
-def _keep_out_gone(source: DataSource, paths: Sequence[str], order: ActionContext) -> None:
+def _keep_out_gone(source: DataSource, paths: Sequence[str], context: ActionContext) -> None:
     """Quarantine files that were deleted from the store: readers could not read the table with them."""
     with operation() as run:
         row = dialect.locked(DataSource.objects.filter(id=source.id)).get()
@@ -190,7 +190,7 @@ def _keep_out_gone(source: DataSource, paths: Sequence[str], order: ActionContex
             for one in lost.select_related("source")
         ]
         run.write(
-            "quarantine_files", order, target=str(row), detail={"files": [one.path for one, _ in bad], "jobs": []}
+            "quarantine_files", context, target=str(row), detail={"files": [one.path for one, _ in bad], "jobs": []}
         )
         quarantine(row, bad)
 
@@ -199,7 +199,7 @@ def _fitting(
     source: DataSource,
     batch: Iterable[FoundFile],
     keys: tuple[str, ...] | None,
-    order: ActionContext,
+    context: ActionContext,
     adoption: Adoption,
 ) -> tuple[tuple[str, ...] | None, list[FoundFile]]:
     """Return the files whose folders have the same partition keys as all others; quarantine the rest."""
@@ -213,18 +213,18 @@ def _fitting(
             _note(adoption, file.path, error.code, str(error))
             continue
         fitting.append(file)
-    if unknown_files and not order.is_dry_run:
+    if unknown_files and not context.is_dry_run:
         record_bad_files(source, unknown_files)
     return keys, fitting
 
 
 def _take(
-    source: DataSource, store: ObjectStore, files: Iterable[FoundFile], order: ActionContext, adoption: Adoption
+    source: DataSource, store: ObjectStore, files: Iterable[FoundFile], context: ActionContext, adoption: Adoption
 ) -> None:
     offered = [OfferedFile(path=file.path, size_bytes=file.size) for file in files]
     fresh = DataSource.objects.select_related("policy").get(id=source.id)
     taken = take_files(
-        fresh, store, offered, mode=RegistrationMode.APPEND, order=order, keeps_bad=True, is_checked=True
+        fresh, store, offered, mode=RegistrationMode.APPEND, context=context, keeps_bad=True, is_checked=True
     )
     for answer in taken.answers:
         if answer.code:

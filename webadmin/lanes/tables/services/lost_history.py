@@ -123,7 +123,7 @@ def _earlier_files(store: ObjectStore, after: int, before: int) -> set[str]:
     return found
 
 
-def follow_lost_history(source: DataSource, lost: LostHistory, *, order: ActionContext) -> None:
+def follow_lost_history(source: DataSource, lost: LostHistory, *, context: ActionContext) -> None:
     """Hide the files that are in other files of the manifest, and forget merges that were not published.
 
     Files that were registered since the database went back stay, also those that were merged since: their rows are
@@ -141,14 +141,14 @@ def follow_lost_history(source: DataSource, lost: LostHistory, *, order: ActionC
         granularity = granularity_of(Policy.objects.get(source=row))
         mark_dirty(row, granularity, {(one.start_ms, one.end_ms) for one in hidden})
         record_audit(
-            actor=order.actor,
+            actor=context.actor,
             action="follow_lost_history",
             target=str(row),
             detail={
                 "manifest": lost.pointer.sequence,
                 "hidden": len(hidden),
                 "read_anew": len(anew),
-                "why": order.why,
+                "why": context.why,
             },
         )
 

@@ -28,7 +28,7 @@ def pause_foreign(source: DataSource, *, is_dry_run: bool) -> Iterator[None]:
     except ForeignTable as error:
         if is_dry_run:
             raise
-        alter_table(source, {"is_paused": True}, order=ActionContext(actor=ACTOR, why=str(error)))
+        alter_table(source, {"is_paused": True}, context=ActionContext(actor=ACTOR, why=str(error)))
         DataSource.objects.filter(id=source.id).update(refusal=str(error)[:REASON_MAX])
         log.error("foreign_table table=%s reason=%s", source, error)
         raise

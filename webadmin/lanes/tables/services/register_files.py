@@ -77,7 +77,7 @@ class _Call:
 
     source: DataSource
     granularity: Granularity
-    order: ActionContext
+    context: ActionContext
     now_ms: int
     facts: Mapping[int, FileFacts] = field(default_factory=dict)
     known: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ def add_files(
     files: Sequence[FileFacts],
     *,
     mode: RegistrationMode,
-    order: ActionContext,
+    context: ActionContext,
     interval: Interval | None = None,
     columns: Columns | None = None,
     refused: int = 0,
@@ -101,33 +101,35 @@ def add_files(
     if (interval is None) == (mode is RegistrationMode.REPLACE):
         raise RegistrationRefused("an interval is said of what is replaced, and only of that")
     with transaction.atomic():
-        call, fresh = _begin(source, order, files)
+        call, fresh = _begin(source, context, files)
         if not fresh:
             return Registered(sequence=call.source.sequence, known=call.known)
         arriving = [
             ArrivingFile(number=number, first_ms=fact.first_ms, last_ms=fact.last_ms) for number, fact in fresh.items()
         ]
         arrival = _arrival(call, arriving, mode, interval)
-        if order.is_dry_run:
+        if context.is_dry_run:
             return _told(call, arrival, call.source.sequence)
         return _apply(call, arrival, mode, columns, refused)
 
 
-def drop_interval(source: DataSource, interval: Interval, *, order: ActionContext) -> Registered:
+def drop_interval(source: DataSource, interval: Interval, *, context: ActionContext) -> Registered:
     """Hide the files of an interval of whole chunks; they are deleted later. Raises RegistrationRefused."""
     with transaction.atomic():
-        call, _ = _begin(source, order, ())
+        call, _ = _begin(source, context, ())
         arrival = _arrival(call, [], RegistrationMode.DROP, interval)
-        if order.is_dry_run or not arrival.hidden:
+        if context.is_dry_run or not arrival.hidden:
             return _told(call, arrival, call.source.sequence)
         return _apply(call, arrival, RegistrationMode.DROP, None, 0, dropped=interval)
 
 
-def _begin(source: DataSource, order: ActionContext, files: Sequence[FileFacts]) -> tuple[_Call, dict[int, FileFacts]]:
+def _begin(
+    source: DataSource, context: ActionContext, files: Sequence[FileFacts]
+) -> tuple[_Call, dict[int, FileFacts]]:
     """Lock the table; return the call and the files that are new."""
     row = dialect.locked(DataSource.objects.filter(id=source.id)).get()
     policy = Policy.objects.get(source=row)
-    call = _Call(row, granularity_of(policy), order, dialect.clock_ms())
+    call = _Call(row, granularity_of(policy), context, dialect.clock_ms())
     there = known_files(row, [fact.path for fact in files])
     fresh: dict[int, FileFacts] = {}
     known = []
@@ -222,8 +224,8 @@ def _apply(
     registration = Registration.objects.create(
         source=source,
         mode=mode,
-        actor=call.order.actor[:150],
-        why=call.order.why[:500],
+        actor=call.context.actor[:150],
+        why=call.context.why[:500],
         file_count=len(registered.added),
         byte_count=sum(fact.size_bytes for fact in call.facts.values()),
         row_count=sum(fact.row_count for fact in call.facts.values()),
@@ -241,15 +243,15 @@ def _apply(
     DataSource.objects.filter(id=source.id).update(sequence=sequence, **(columns(source) if columns else {}))
     mark_dirty(source, call.granularity, touched)
     record_audit(
-        actor=call.order.actor,
+        actor=call.context.actor,
         action=f"{mode.value}_files" if dropped is None else "drop_interval",
         target=str(source),
-        detail=_detail(registered, registration, call.order),
+        detail=_detail(registered, registration, call.context),
     )
     return registered
 
 
-def _detail(registered: Registered, registration: Registration, order: ActionContext) -> dict[str, Any]:
+def _detail(registered: Registered, registration: Registration, context: ActionContext) -> dict[str, Any]:
     return {
         "registration": registration.id,
         "files": len(registered.added),
@@ -259,7 +261,7 @@ def _detail(registered: Registered, registration: Registration, order: ActionCon
         "restamped": registered.restamped,
         "start_ms": registration.start_ms,
         "end_ms": registration.end_ms,
-        "why": order.why,
+        "why": context.why,
     }
 
 

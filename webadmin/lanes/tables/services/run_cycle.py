@@ -24,11 +24,11 @@ from webadmin.base.database import dialect
 from webadmin.lanes.tables.column_sizes import REASON_MAX
 from webadmin.lanes.tables.cycle_view import CycleView, analysis_json, read_cycle
 from webadmin.lanes.tables.errors import TableRefused
-from webadmin.lanes.tables.models import Chunk, ChunkOrder, DataSource
+from webadmin.lanes.tables.models import Chunk, ChunkOverride, DataSource
 from webadmin.lanes.tables.services.admit_tasks import start_tasks, within_budget
 from webadmin.lanes.tables.services.end_tasks import end_tasks
 from webadmin.lanes.tables.standing import WITHOUT_TASK
-from webadmin.lanes.tables.states import ChunkOrderKind, ChunkStanding, TaskState
+from webadmin.lanes.tables.states import ChunkOverrideKind, ChunkStanding, TaskState
 from webadmin.lanes.tables.task_models import Task, TaskChunk, TaskDependency, TaskSegment
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.errors import StaleSnapshot
@@ -71,19 +71,19 @@ def due_tables(now_ms: int, count: int) -> list[DataSource]:
     return list(DataSource.objects.filter(due, is_paused=False).order_by("analysed_at_ms", "id")[:count])
 
 
-def run_source_cycle(source: DataSource, *, order: ActionContext | None = None) -> CycleReport:
+def run_source_cycle(source: DataSource, *, context: ActionContext | None = None) -> CycleReport:
     """Run one cycle of a table. Raises StaleSnapshot if concurrent changes exceed ``ATTEMPTS_MAX`` attempts."""
-    order = order or ActionContext(actor=ACTOR, why="what changed in the timeline")
+    context = context or ActionContext(actor=ACTOR, why="what changed in the timeline")
     intern_shares([(KIND, source.tenant)])
     for _ in range(ATTEMPTS_MAX):
         try:
-            return _turn(source, order)
+            return _turn(source, context)
         except (StaleSnapshot, IntegrityError) as error:  # a concurrent controller, or a job has ended
             log.info("timeline_planned_again table=%s reason=%s", source, error)
     raise StaleSnapshot(f"{source} changed {ATTEMPTS_MAX} times during a cycle")
 
 
-def _turn(source: DataSource, order: ActionContext) -> CycleReport:
+def _turn(source: DataSource, context: ActionContext) -> CycleReport:
     try:
         view = read_cycle(source, room=_room())
         decisions = run_cycle(view.snapshot)
@@ -94,9 +94,9 @@ def _turn(source: DataSource, order: ActionContext) -> CycleReport:
     if view is None or refusal:
         _refuse(source, refusal)
         return CycleReport(refusal=refusal)
-    if order.is_dry_run:
+    if context.is_dry_run:
         return _report(decisions, view)
-    return _Applied(source, view, decisions, order).run()
+    return _Applied(source, view, decisions, context).run()
 
 
 def _refuse(source: DataSource, why: str) -> None:
@@ -131,11 +131,11 @@ def _report(decisions: CycleDecisions, view: CycleView) -> CycleReport:
 class _Applied:
     """The decisions of a cycle while they are written."""
 
-    def __init__(self, source: DataSource, view: CycleView, decisions: CycleDecisions, order: ActionContext) -> None:
+    def __init__(self, source: DataSource, view: CycleView, decisions: CycleDecisions, context: ActionContext) -> None:
         self.source = source
         self.view = view
         self.decisions = decisions
-        self.order = order
+        self.context = context
         self.now_ms = view.snapshot.now_ms
         [self.source_view] = view.snapshot.sources
         self.tasks = dict(view.tasks)
@@ -146,7 +146,7 @@ class _Applied:
             self._lock_source()
             if self._changes_jobs():
                 detail = {"table": str(self.source), "created": [self._entry(task) for task in self.decisions.created]}
-                run.write("plan_timeline", self.order, target=str(self.source), detail=detail | self._ended())
+                run.write("plan_timeline", self.context, target=str(self.source), detail=detail | self._ended())
                 self._end(run)
                 self._create(run)
                 self._raise()
@@ -370,13 +370,15 @@ class _Applied:
         """End "compact now" actions whose chunks have nothing left to compact."""
         if not self.source_view.urgent:
             return
-        orders = ChunkOrder.objects.filter(source=self.source, kind=ChunkOrderKind.NOW, ended_at_ms=None)
-        for order in orders:
-            inside = Chunk.objects.filter(source=self.source, start_ms__lt=order.end_ms, end_ms__gt=order.start_ms)
+        overrides = ChunkOverride.objects.filter(source=self.source, kind=ChunkOverrideKind.NOW, ended_at_ms=None)
+        for override in overrides:
+            inside = Chunk.objects.filter(
+                source=self.source, start_ms__lt=override.end_ms, end_ms__gt=override.start_ms
+            )
             if not inside.filter(
                 Q(state__in=[ChunkStanding.UNSTABLE, ChunkStanding.DEFERRED]) | Q(is_dirty=True)
             ).exists():
-                ChunkOrder.objects.filter(id=order.id).update(
+                ChunkOverride.objects.filter(id=override.id).update(
                     ended_at_ms=self.now_ms, ended_because="nothing in them is worth compacting any more"
                 )
 

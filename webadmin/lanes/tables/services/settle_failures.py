@@ -77,10 +77,10 @@ def failing_tasks() -> list[Task]:
 
 
 def settle_failure(
-    task: Task, store: ObjectStore, report: FailureReport, *, order: ActionContext | None = None
+    task: Task, store: ObjectStore, report: FailureReport, *, context: ActionContext | None = None
 ) -> None:
     """Read the files that a task may fail on, and settle the failure. Idempotent and safe to run concurrently."""
-    order = order or ActionContext(actor=ACTOR, why="a job failed on it")
+    context = context or ActionContext(actor=ACTOR, why="a job failed on it")
     assert task.job is not None, "an open task has a job"
     is_over = task.job.state == JobState.PARKED
     bad: list[tuple[Segment, BadObject]] = []
@@ -96,13 +96,13 @@ def settle_failure(
             bad.append((segment, error))
     if bad:
         found = [FoundBad(type(error).__name__, segment.created_at_ms) for segment, error in bad]
-        if why := isolation_stop_reason(KIND, str(task.source), found, order):
+        if why := isolation_stop_reason(KIND, str(task.source), found, context):
             report.stopped[str(task.source)] = why
             return
-        _keep_out(task, bad, order)
+        _keep_out(task, bad, context)
         report.quarantined |= {segment.path: str(error) for segment, error in bad}
     elif is_over and is_complete:
-        report.not_examined += _fail(task, order)
+        report.not_examined += _fail(task, context)
         report.failed.append(task.id)
     elif is_complete:
         Task.objects.filter(id=task.id).update(verified_token=task.job.token, finding=ALL_READABLE)
@@ -163,14 +163,14 @@ def _times_beyond(segment: Segment, found: tuple[int, int] | None) -> str:
     return f"it has times from {found[0]} to {found[1]} ms, and its statistics said from {first} to {last}"
 
 
-def _keep_out(task: Task, bad: Sequence[tuple[Segment, BadObject]], order: ActionContext) -> None:
+def _keep_out(task: Task, bad: Sequence[tuple[Segment, BadObject]], context: ActionContext) -> None:
     """Quarantine these files, end the task, and have its chunks planned without them."""
     with operation() as run:
         source = dialect.locked(DataSource.objects.filter(id=task.source_id)).get()
         if not Task.objects.filter(id=task.id, state=TaskState.OPEN).exists():
             return
         paths = [segment.path for segment, _ in bad]
-        run.write("quarantine_files", order, target=str(source), detail={"files": paths, "jobs": _jobs(task)})
+        run.write("quarantine_files", context, target=str(source), detail={"files": paths, "jobs": _jobs(task)})
         end_tasks(run, [task], TaskState.ENDED, because=f"its file {paths[0]} cannot be read")
         quarantine(source, bad, task)
 
@@ -222,7 +222,7 @@ def files_kept_out(place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
     return Counter(held.filter(segment__created_at_ms__gt=accepted_ms).values_list("error_class", flat=True))
 
 
-def _fail(task: Task, order: ActionContext) -> int:
+def _fail(task: Task, context: ActionContext) -> int:
     """End a task that failed permanently and count it for its chunks; return how many are quarantined now."""
     assert task.job is not None, "an open task has a job"
     [job] = with_last_error(type(task.job).objects.filter(id=task.job.pk))
@@ -232,7 +232,7 @@ def _fail(task: Task, order: ActionContext) -> int:
         if not Task.objects.filter(id=task.id, state=TaskState.OPEN).exists():
             return 0
         starts = list(TaskChunk.objects.filter(task=task, is_open=True).values_list("start_ms", flat=True))
-        run.write("fail_task", order, target=str(source), detail={"jobs": _jobs(task), "error": why})
+        run.write("fail_task", context, target=str(source), detail={"jobs": _jobs(task), "error": why})
         end_tasks(run, [task], TaskState.ENDED, because=f"it failed too often: {why}")
         chunks = Chunk.objects.filter(source=source, start_ms__in=starts, state=ChunkStanding.UNSTABLE)
         chunks.update(failures=F("failures") + 1)

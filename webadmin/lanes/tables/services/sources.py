@@ -55,7 +55,7 @@ def find_table(tenant: str, name: str) -> DataSource:
     return found
 
 
-def create_table(new: NewTable, *, order: ActionContext, is_confined: bool = False) -> DataSource:
+def create_table(new: NewTable, *, context: ActionContext, is_confined: bool = False) -> DataSource:
     """Create a table; return the existing one if it has the same URL and time column.
 
     Writes nothing to the store, but checks the URL for tables of other formats. ``is_confined`` limits the URL to the
@@ -65,7 +65,7 @@ def create_table(new: NewTable, *, order: ActionContext, is_confined: bool = Fal
     if source.id is not None:
         return source
     unchecked = check_place(open_store(source.url))
-    if order.is_dry_run:
+    if context.is_dry_run:
         return source
     try:
         with transaction.atomic():
@@ -76,10 +76,10 @@ def create_table(new: NewTable, *, order: ActionContext, is_confined: bool = Fal
             policy.source = source
             policy.save()
             record_audit(
-                actor=order.actor,
+                actor=context.actor,
                 action="create_table",
                 target=str(source),
-                detail={"url": new.url, "time_column": new.time_column, "time_unit": new.time_unit, "why": order.why}
+                detail={"url": new.url, "time_column": new.time_column, "time_unit": new.time_unit, "why": context.why}
                 | dict(new.settings)
                 | ({"unchecked": list(map(str, unchecked))} if unchecked else {}),
             )
@@ -126,7 +126,7 @@ def _refuse_overlap(url: str, tenant: str, is_confined: bool) -> None:
         raise TableRefused(f"{url} holds {holds}: {DELETES_IMPORTED}")
 
 
-def alter_table(source: DataSource, changes: Mapping[str, Any], *, order: ActionContext) -> dict[str, Any]:
+def alter_table(source: DataSource, changes: Mapping[str, Any], *, context: ActionContext) -> dict[str, Any]:
     """Change settings named in ``SETTINGS``, or ``is_paused``; return those that differ now.
 
     All chunks are analysed again. Raises TableRefused.
@@ -145,7 +145,7 @@ def alter_table(source: DataSource, changes: Mapping[str, Any], *, order: Action
         if is_paused is not None and is_paused != row.is_paused:
             before["is_paused"], different["is_paused"] = row.is_paused, is_paused
         policy.fingerprint = fingerprint_of(policy)
-        if not different or order.is_dry_run:
+        if not different or context.is_dry_run:
             return different
         policy.save()
         DataSource.objects.filter(id=row.id).update(
@@ -156,10 +156,10 @@ def alter_table(source: DataSource, changes: Mapping[str, Any], *, order: Action
         elif different.keys() - {"is_paused"}:
             Chunk.objects.filter(source=row).update(is_dirty=True)
         record_audit(
-            actor=order.actor,
+            actor=context.actor,
             action="alter_table",
             target=str(row),
-            detail={"before": before, "after": different, "why": order.why},
+            detail={"before": before, "after": different, "why": context.why},
         )
     return different
 

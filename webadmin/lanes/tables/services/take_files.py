@@ -79,7 +79,7 @@ def take_files(
     offered: Sequence[OfferedFile],
     *,
     mode: RegistrationMode,
-    order: ActionContext,
+    context: ActionContext,
     interval: Interval | None = None,
     keeps_bad: bool = False,
     is_checked: bool = False,
@@ -95,7 +95,7 @@ def take_files(
     unchecked = (
         ()
         if is_checked
-        else check_folders(source, store, [offered[place].path for place in fresh], is_dry_run=order.is_dry_run)
+        else check_folders(source, store, [offered[place].path for place in fresh], is_dry_run=context.is_dry_run)
     )
     read = dict(zip(fresh, read_files(source, store, [offered[place] for place in fresh]), strict=True))
     schema = _join_schemas(source, read)
@@ -110,7 +110,7 @@ def take_files(
             source,
             [_facts(one) for one in good.values()],
             mode=mode,
-            order=order,
+            context=context,
             interval=interval,
             columns=partial(_with_schema, schema),
             refused=refused,
@@ -121,7 +121,7 @@ def take_files(
             status = "known"  # a concurrent call was first
         answers[place] = FileAnswer(path=one.offered.path, status=status)
     bad = tuple(one for one in read.values() if one.is_damaged or one.code in RECORDED_AS_BAD)
-    if keeps_bad and not order.is_dry_run:
+    if keeps_bad and not context.is_dry_run:
         record_bad_files(source, bad)
     result = tuple(answers[place] for place in range(len(offered)))
     return Taken(answers=result, registered=registered, bad=bad, unchecked=unchecked)

@@ -8,14 +8,14 @@ from django.db.models import Case, Exists, IntegerField, OuterRef, QuerySet, Val
 
 from engine.schedule.model import JobState
 from webadmin.adminkit import formatting as show
-from webadmin.lanes.tables.models import ChunkOrder, DataSource
+from webadmin.lanes.tables.models import ChunkOverride, DataSource
 from webadmin.lanes.tables.states import TaskState
 from webadmin.lanes.tables.task_models import Task, TaskDependency
 from webadmin.lanes.tables.timeline_page.query_parameters import Stretch
 from webadmin.schedule.models import Job
 
 TASKS_MAX = 200
-ORDERS_MAX = 200
+OVERRIDES_MAX = 200
 RUNNING, WAITING, BLOCKED, PARKED = "running", "waiting", "blocked", "parked"
 _FIRST = Case(
     When(job__state=JobState.LEASED, then=Value(0)),
@@ -88,17 +88,17 @@ def _bar(task: Task, needs: list[int]) -> dict[str, Any]:
     }
 
 
-def read_orders(source: DataSource, stretch: Stretch) -> list[dict[str, Any]]:
+def read_overrides(source: DataSource, stretch: Stretch) -> list[dict[str, Any]]:
     """Return the active actions on chunks in an interval."""
-    orders = ChunkOrder.objects.filter(source=source, ended_at_ms=None)
-    rows = orders.filter(start_ms__lt=stretch.end_ms, end_ms__gt=stretch.start_ms).order_by("start_ms", "id")
+    overrides = ChunkOverride.objects.filter(source=source, ended_at_ms=None)
+    rows = overrides.filter(start_ms__lt=stretch.end_ms, end_ms__gt=stretch.start_ms).order_by("start_ms", "id")
     return [
         {
-            "kind": order.kind,
-            "start_ms": order.start_ms,
-            "end_ms": order.end_ms,
-            "why": order.why,
-            "actor": order.actor,
+            "kind": override.kind,
+            "start_ms": override.start_ms,
+            "end_ms": override.end_ms,
+            "why": override.why,
+            "actor": override.actor,
         }
-        for order in rows[:ORDERS_MAX]
+        for override in rows[:OVERRIDES_MAX]
     ]

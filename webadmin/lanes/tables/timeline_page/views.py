@@ -27,7 +27,7 @@ from webadmin.lanes.tables.timeline_page.query_parameters import (
     whole_timeline,
 )
 from webadmin.lanes.tables.timeline_page.readers import visible_sources
-from webadmin.lanes.tables.timeline_page.task_bars import read_bars, read_orders
+from webadmin.lanes.tables.timeline_page.task_bars import read_bars, read_overrides
 
 SCRIPT, STYLE = "console/bundle/chunk-timeline.js", "console/bundle/chunk-timeline.css"
 PLACE = 0
@@ -104,7 +104,7 @@ def timeline_data(request: HttpRequest, source: DataSource) -> HttpResponse:
             "stretch": [stretch.start_ms, stretch.end_ms],
             "columns": read_columns(source, stretch).to_json(),
             "tasks": read_bars(source, stretch),
-            "orders": read_orders(source, stretch),
+            "overrides": read_overrides(source, stretch),
         }
     )
 

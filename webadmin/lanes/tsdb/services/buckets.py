@@ -49,7 +49,7 @@ class BucketRefused(LithifyError):
     code = "bucket_refused"
 
 
-def adopt_bucket(*, url: str, layout: str, name: str = "", order: ActionContext, **settings: Any) -> Bucket:
+def adopt_bucket(*, url: str, layout: str, name: str = "", context: ActionContext, **settings: Any) -> Bucket:
     """Take over compaction of a bucket; return the existing row if the URL is already adopted.
 
     Does not read or write the bucket. Raises BucketRefused, InvalidStoreUrl.
@@ -63,10 +63,10 @@ def adopt_bucket(*, url: str, layout: str, name: str = "", order: ActionContext,
             _refuse_overlap(url)
             bucket.save()
             record_audit(
-                actor=order.actor,
+                actor=context.actor,
                 action="adopt_bucket",
                 target=bucket.name,
-                detail={"url": url, "layout": layout, "why": order.why} | settings,
+                detail={"url": url, "layout": layout, "why": context.why} | settings,
             )
     except IntegrityError as error:
         raise BucketRefused(f"a bucket of the name {bucket.name!r} is known already: give another name") from error
@@ -107,7 +107,7 @@ def _refuse_overlap(url: str) -> None:
         raise BucketRefused(f"{url} holds {imported.name}: {DELETES_IMPORTED}")
 
 
-def change_bucket(bucket: Bucket, changes: Mapping[str, Any], *, order: ActionContext) -> dict[str, Any]:
+def change_bucket(bucket: Bucket, changes: Mapping[str, Any], *, context: ActionContext) -> dict[str, Any]:
     """Change settings named in ``SETTINGS``; return those that differ now. All tenants are planned again.
 
     Raises BucketRefused, also for a change of replica labels after blocks were found: it would rename their tenants.
@@ -127,14 +127,14 @@ def change_bucket(bucket: Bucket, changes: Mapping[str, Any], *, order: ActionCo
                 "replica labels cannot change once blocks were found: they decide which tenant a block is of and what "
                 "it merges with"
             )
-        if different and not order.is_dry_run:
+        if different and not context.is_dry_run:
             row.save(update_fields=list(different))
             BucketTenant.objects.filter(bucket=row).update(plan_at_ms=0)
             record_audit(
-                actor=order.actor,
+                actor=context.actor,
                 action="change_bucket",
                 target=row.name,
-                detail={"before": before, "after": different, "why": order.why},
+                detail={"before": before, "after": different, "why": context.why},
             )
     return different
 

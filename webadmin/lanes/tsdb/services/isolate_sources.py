@@ -65,9 +65,9 @@ class IsolationReport:
         return not self.bytes_read or self.bytes_read + block.size_bytes <= BYTES_PER_ROUND
 
 
-def isolate_sources(stores: OpenStore, *, order: ActionContext | None = None) -> IsolationReport:
+def isolate_sources(stores: OpenStore, *, context: ActionContext | None = None) -> IsolationReport:
     """Examine the sources of failing jobs. Idempotent and safe to run concurrently."""
-    order = order or ActionContext(actor=ACTOR, why="a job failed on it")
+    context = context or ActionContext(actor=ACTOR, why="a job failed on it")
     report = IsolationReport()
     for job in _failing_jobs():
         related = Part.objects.select_related("group__tenant__bucket", "group__tenant__folder")
@@ -77,7 +77,7 @@ def isolate_sources(stores: OpenStore, *, order: ActionContext | None = None) ->
         try:
             suspects = _suspects(job, part.group)
             if suspects:
-                _look_at(part, job, suspects, stores(part.group.tenant.bucket.url), order, report)
+                _look_at(part, job, suspects, stores(part.group.tenant.bucket.url), context, report)
             else:  # nothing left to examine until the job fails again
                 _tick_off(part, job)
         except Exception as error:  # an error must not stop the other jobs
@@ -111,7 +111,7 @@ def _suspects(job: Job, group: Group) -> list[Block]:
 
 
 def _look_at(
-    part: Part, job: Job, suspects: Sequence[Block], store: ObjectStore, order: ActionContext, report: IsolationReport
+    part: Part, job: Job, suspects: Sequence[Block], store: ObjectStore, context: ActionContext, report: IsolationReport
 ) -> None:
     group = part.group
     bad: list[BadSource] = []
@@ -145,7 +145,7 @@ def _look_at(
         left = []
     Part.objects.filter(id=part.id).update(examined={"token": job.token, "readable": readable})
     if bad:
-        report.quarantined |= {one.block.ulid: str(one.error) for one in quarantine_sources(group, job, bad, order)}
+        report.quarantined |= {one.block.ulid: str(one.error) for one in quarantine_sources(group, job, bad, context)}
     elif is_unread:
         _look_later(part)
     elif not left:

@@ -56,12 +56,12 @@ class PlanReport:
     refused: dict[str, str] = field(default_factory=dict)
 
 
-def plan_tenant(tenant: BucketTenant, store: ObjectStore, *, order: ActionContext | None = None) -> PlanReport:
+def plan_tenant(tenant: BucketTenant, store: ObjectStore, *, context: ActionContext | None = None) -> PlanReport:
     """Plan one tenant from its recorded blocks, and create as many jobs as there is room for."""
-    order = order or ActionContext(actor=ACTOR, why="blocks of an interval")
+    context = context or ActionContext(actor=ACTOR, why="blocks of an interval")
     now_ms = dialect.clock_ms()
     report = PlanReport()
-    if not order.is_dry_run:
+    if not context.is_dry_run:
         _give_up_cut_groups(tenant)  # also if nothing new is planned: the jobs would complete regardless
     if why := _standing_refusal(tenant):
         _note(tenant, IntervalPlan(tenant=tenant.name, refusal=why), now_ms, again_ms=now_ms + REFUSED_AGAIN_MS)
@@ -70,9 +70,9 @@ def plan_tenant(tenant: BucketTenant, store: ObjectStore, *, order: ActionContex
     plan = _plan(tenant, store, now_ms)
     if plan.refusal:
         report.refused[tenant.name] = plan.refusal
-    if not order.is_dry_run:
+    if not context.is_dry_run:
         report.duplicates = _mark_duplicates(plan, tenant, now_ms)
-        is_all = _make_groups(plan.groups, tenant, now_ms, order, report)
+        is_all = _make_groups(plan.groups, tenant, now_ms, context, report)
         _note(tenant, plan, now_ms, again_ms=plan.recheck_ms if is_all else now_ms + PLAN_AGAIN_MS)
     else:
         report.jobs = [group.job_name(part) for group in plan.groups for part in group.group_partitions()]
@@ -89,7 +89,7 @@ def _give_up_cut_groups(tenant: BucketTenant) -> None:
     why = "the bucket does not allow parts of a group"
     if cut := list(Group.objects.filter(tenant=tenant, state=GroupState.OPEN, partitions__gt=1)):
         end_groups(cut, why)
-    withdraw_cut_groups(tenant, order=ActionContext(actor=ACTOR, why=why))
+    withdraw_cut_groups(tenant, context=ActionContext(actor=ACTOR, why=why))
 
 
 def note_failure(tenant: BucketTenant, error: Exception) -> str:
@@ -176,7 +176,7 @@ def _mark_duplicates(plan: IntervalPlan, tenant: BucketTenant, now_ms: int) -> l
 
 
 def _make_groups(
-    groups: Sequence[IntervalGroup], tenant: BucketTenant, now_ms: int, order: ActionContext, report: PlanReport
+    groups: Sequence[IntervalGroup], tenant: BucketTenant, now_ms: int, context: ActionContext, report: PlanReport
 ) -> bool:
     """Create groups and their jobs in batches; return whether there was room for all."""
     left = list(groups)
@@ -188,7 +188,7 @@ def _make_groups(
                 batch = _batch(left, min(_room(run), JOBS_PER_COMMAND))
                 if not batch:
                     return False
-                report.jobs += _create(run, batch, tenant, now_ms, order)
+                report.jobs += _create(run, batch, tenant, now_ms, context)
         except (StaleSnapshot, IntegrityError) as error:  # a concurrent plan of the same tenant
             log.info("intervals_planned_again tenant=%s reason=%s", tenant.name, error)
             return False
@@ -218,14 +218,14 @@ def _batch(groups: Sequence[IntervalGroup], room: int) -> list[IntervalGroup]:
 
 
 def _create(
-    run: Operation, groups: Sequence[IntervalGroup], tenant: BucketTenant, now_ms: int, order: ActionContext
+    run: Operation, groups: Sequence[IntervalGroup], tenant: BucketTenant, now_ms: int, context: ActionContext
 ) -> list[str]:
     """Create these groups with their jobs in one command; return the jobs' names."""
     entries = [_entry(group, part, tenant) for group in groups for part in group.group_partitions()]
     names = [str(entry["job"]) for entry in entries]
     run.write(
         "plan_intervals",
-        order,
+        context,
         target=f"{tenant.bucket.name}/{tenant.name}",
         detail={"jobs": names, "bucket": tenant.bucket.name, "created": entries},
     )

@@ -33,14 +33,14 @@ class BadSource:
     error: BadObject
 
 
-def quarantine_sources(group: Group, job: Job, bad: Sequence[BadSource], order: ActionContext) -> list[BadSource]:
+def quarantine_sources(group: Group, job: Job, bad: Sequence[BadSource], context: ActionContext) -> list[BadSource]:
     """Quarantine these sources of an open group and dissolve the group, in one command; return the quarantined ones.
 
     The outbox writes the no-compact marks. Changes nothing if the group is no longer open, or if too many sources are
     bad: that indicates a fault of the store, and an operator decides.
     """
     found = [FoundBad(type(one.error).__name__, one.block.found_at_ms) for one in bad]
-    if isolation_stop_reason(KIND, place_of(group.tenant), found, order):
+    if isolation_stop_reason(KIND, place_of(group.tenant), found, context):
         return []
     with operation() as run:
         if not Group.objects.filter(id=group.id, state=GroupState.OPEN).exists():
@@ -49,7 +49,7 @@ def quarantine_sources(group: Group, job: Job, bad: Sequence[BadSource], order: 
         first = bad[0].block.ulid
         run.write(
             "quarantine_sources",
-            order,
+            context,
             target=first if len(bad) == 1 else f"{len(bad)} blocks",
             detail={"jobs": names, "blocks": [one.block.ulid for one in bad], "group": group.id},
         )
@@ -104,14 +104,14 @@ def of_place(place: str, tenant: str) -> Q:
     return Q(**{f"{tenant}__bucket__name": bucket, f"{tenant}__name": name})
 
 
-def release_since(place: str, since_ms: int, order: ActionContext) -> list[OperationOutcome]:
+def release_since(place: str, since_ms: int, context: ActionContext) -> list[OperationOutcome]:
     """Release the sources quarantined since ``since_ms`` (wall time), in commands of bounded size."""
     held = BlockQuarantine.objects.filter(of_place(place, "block__tenant"), released_at_ms=None, at_ms__gte=since_ms)
     ids = list(held.order_by("id").values_list("block__ulid", flat=True))
-    return [release_sources(ids[at : at + NAMES_MAX], order=order) for at in range(0, len(ids), NAMES_MAX)]
+    return [release_sources(ids[at : at + NAMES_MAX], context=context) for at in range(0, len(ids), NAMES_MAX)]
 
 
-def release_sources(blocks: Sequence[str], *, everything: bool = False, order: ActionContext) -> OperationOutcome:
+def release_sources(blocks: Sequence[str], *, everything: bool = False, context: ActionContext) -> OperationOutcome:
     """Release quarantined blocks, given by ULID, for planning and remove their no-compact marks.
 
     Raises FilterEmpty.
@@ -124,21 +124,23 @@ def release_sources(blocks: Sequence[str], *, everything: bool = False, order: A
     held = held if everything else held.filter(block__ulid__in=blocks)
     found = [row.block.ulid for row in held]
     left = tuple((ulid, "it is not in quarantine") for ulid in sorted(set(blocks) - set(found)))
-    if order.is_dry_run or not found:
-        return OperationOutcome(action="release_sources", is_dry_run=order.is_dry_run, changed=tuple(found), left=left)
+    if context.is_dry_run or not found:
+        return OperationOutcome(
+            action="release_sources", is_dry_run=context.is_dry_run, changed=tuple(found), left=left
+        )
     with operation() as run:
         rows = list(held)
-        run.write("release_sources", order, target=f"{len(rows)} blocks", detail={"blocks": found})
-        _release_sources(rows, order)
+        run.write("release_sources", context, target=f"{len(rows)} blocks", detail={"blocks": found})
+        _release_sources(rows, context)
     return OperationOutcome(
         action="release_sources", is_dry_run=False, changed=tuple(found), left=left, command_indexes=(run.index,)
     )
 
 
-def _release_sources(rows: Sequence[BlockQuarantine], order: ActionContext) -> None:
+def _release_sources(rows: Sequence[BlockQuarantine], context: ActionContext) -> None:
     now_ms = dialect.clock_ms()
     BlockQuarantine.objects.filter(id__in=[row.id for row in rows]).update(
-        released_at_ms=now_ms, released_by=order.actor[:150], release_why=order.why[:REASON_MAX]
+        released_at_ms=now_ms, released_by=context.actor[:150], release_why=context.why[:REASON_MAX]
     )
     Block.objects.filter(id__in=[row.block_id for row in rows]).update(quarantined="", no_compact="")
     OutboxStep.objects.bulk_create(

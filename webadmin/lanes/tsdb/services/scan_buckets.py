@@ -297,11 +297,11 @@ def _named(rows: QuerySet[Block], ulids: Sequence[str]) -> list[Block]:
     ]
 
 
-def end_groups(groups: Sequence[Group], because: str, order: ActionContext | None = None) -> None:
+def end_groups(groups: Sequence[Group], because: str, context: ActionContext | None = None) -> None:
     """Dissolve groups in a separate command."""
-    order = order or ActionContext(actor=ACTOR, why=because)
+    context = context or ActionContext(actor=ACTOR, why=because)
     with operation() as run:
         names = [job.name for job in jobs_of(groups)]
         detail = {"jobs": names, "groups": [group.id for group in groups]}
-        run.write("dissolve_groups", order, target=f"{len(groups)} groups", detail=detail)
+        run.write("dissolve_groups", context, target=f"{len(groups)} groups", detail=detail)
         dissolve_groups(run, groups, because=because)

@@ -20,23 +20,23 @@ from webadmin.schedule.services.operation import OperationOutcome, operation
 WHY = "an operator withdrew its result"
 
 
-def withdraw_groups(ids: Collection[int], *, order: ActionContext) -> OperationOutcome:
+def withdraw_groups(ids: Collection[int], *, context: ActionContext) -> OperationOutcome:
     """Withdraw the results of these groups; groups that cannot be withdrawn are skipped with the reason."""
-    if order.is_dry_run:
+    if context.is_dry_run:
         fit, left = _sorted_out(ids)
         return OperationOutcome(action="withdraw_groups", is_dry_run=True, changed=_names(fit), left=left)
     with operation() as run:
         fit, left = _sorted_out(ids)
         if not fit:
             return OperationOutcome(action="withdraw_groups", is_dry_run=False, left=left)
-        run.write("withdraw_groups", order, target=f"{len(fit)} groups", detail={"groups": [one.id for one in fit]})
-        _withdraw(fit, f"{WHY}: {order.why}")
+        run.write("withdraw_groups", context, target=f"{len(fit)} groups", detail={"groups": [one.id for one in fit]})
+        _withdraw(fit, f"{WHY}: {context.why}")
     return OperationOutcome(
         action="withdraw_groups", is_dry_run=False, changed=_names(fit), left=left, command_indexes=(run.index,)
     )
 
 
-def withdraw_cut_groups(tenant: BucketTenant, *, order: ActionContext) -> None:
+def withdraw_cut_groups(tenant: BucketTenant, *, context: ActionContext) -> None:
     """Withdraw split groups that are done and not completely published: their sources are not marked yet."""
     parts = OutboxStep.objects.filter(tenant=tenant, kind=StepKind.WRITE_META, done_at_ms=None, block__partitions__gt=1)
     unpublished = Group.objects.filter(
@@ -47,8 +47,8 @@ def withdraw_cut_groups(tenant: BucketTenant, *, order: ActionContext) -> None:
     with operation() as run:
         if groups := list(unpublished):
             detail = {"groups": [one.id for one in groups]}
-            run.write("withdraw_groups", order, target=f"{len(groups)} groups", detail=detail)
-            _withdraw(groups, order.why)
+            run.write("withdraw_groups", context, target=f"{len(groups)} groups", detail=detail)
+            _withdraw(groups, context.why)
 
 
 def _names(groups: Collection[Group]) -> tuple[str, ...]:

@@ -277,9 +277,9 @@ def test_no_answer_names_a_path_of_the_server(caller: Caller, tmp_path: Path) ->
     imported.parent.mkdir(parents=True)
     imported.write_bytes(b"1")
     source = ImportSource(url=imported.as_uri(), destination="b", is_prefix=False)
-    order = ActionContext(actor="test", why="a test")
+    context = ActionContext(actor="test", why="a test")
     import_objects(
-        find_repository("acme", "books"), "main", [source], NewCommit(message="m", committer="ann"), order=order
+        find_repository("acme", "books"), "main", [source], NewCommit(message="m", committer="ann"), context=context
     )
     stored.unlink()
     imported.unlink()

@@ -9,7 +9,7 @@ from django.conf import LazySettings
 
 from tests.webadmin.lanes.catalog.api.conftest import Caller, new_caller
 from tests.webadmin.lanes.catalog.order_steps import INSERT, LOOK_AGAIN, PUT, TAKE_BACK
-from tests.webadmin.lanes.catalog.short import ORDER, Catalog
+from tests.webadmin.lanes.catalog.short import CONTEXT, Catalog
 from tests.webadmin.lanes.catalog.stepping import Stepped
 from webadmin.lanes.catalog.places import catalog_store, data_prefix_of
 from webadmin.lanes.catalog.services.branches import create_branch, delete_branch
@@ -46,7 +46,7 @@ def test_bytes_that_a_commit_holds_stay(real_caller: Caller, books: Catalog) -> 
 
 
 def test_bytes_whose_row_was_sealed_before_it_was_taken_back_stay(real_caller: Caller, books: Catalog) -> None:
-    create_branch(books.repository, "work", "main", order=ORDER)
+    create_branch(books.repository, "work", "main", context=CONTEXT)
     books.put("k", "m", "work")
     books.commit("work")
     uploading = Stepped(lambda: real_caller.put("k", b"mine", **IS_NEW), INSERT)
@@ -58,7 +58,7 @@ def test_bytes_whose_row_was_sealed_before_it_was_taken_back_stay(real_caller: C
 
 
 def test_bytes_that_nothing_names_are_deleted(real_caller: Caller, books: Catalog) -> None:
-    create_branch(books.repository, "work", "main", order=ORDER)
+    create_branch(books.repository, "work", "main", context=CONTEXT)
     books.put("k", "m", "work")
     books.commit("work")
     uploading = Stepped(lambda: real_caller.put("k", b"mine", **IS_NEW), INSERT)
@@ -72,18 +72,18 @@ def test_bytes_that_nothing_names_are_deleted(real_caller: Caller, books: Catalo
 def test_bytes_of_a_branch_that_was_deleted_stay_for_another_that_was_made_of_it(
     real_caller: Caller, books: Catalog, condition: dict[str, str]
 ) -> None:
-    create_branch(books.repository, "work", "main", order=ORDER)
+    create_branch(books.repository, "work", "main", context=CONTEXT)
     uploading = Stepped(lambda: real_caller.put("k", b"mine", "work", **condition), LOOK_AGAIN)
     books.commit("work")
-    create_branch(books.repository, "copy", "work", order=ORDER)
-    delete_branch(books.repository, "work", order=ORDER)
+    create_branch(books.repository, "copy", "work", context=CONTEXT)
+    delete_branch(books.repository, "work", context=CONTEXT)
     assert uploading.end().status_code == 404
     assert read(real_caller, "k", "copy") == (200, b"mine")
 
 
 def test_bytes_for_a_branch_that_was_deleted_before_are_deleted(real_caller: Caller, books: Catalog) -> None:
-    create_branch(books.repository, "work", "main", order=ORDER)
+    create_branch(books.repository, "work", "main", context=CONTEXT)
     uploading = Stepped(lambda: real_caller.put("k", b"mine", "work"), PUT)
-    delete_branch(books.repository, "work", order=ORDER)
+    delete_branch(books.repository, "work", context=CONTEXT)
     assert uploading.end().status_code == 404
     assert objects(books) == 0

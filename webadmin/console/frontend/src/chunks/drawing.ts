@@ -12,7 +12,7 @@ const EDGE = 10;
 const AXIS = 30;
 const LABEL = 22;
 const BAND = 42;
-const ORDERS = 8;
+const OVERRIDES = 8;
 const BARS = 34;
 const TASK = 20;
 const TASK_ROWS_MAX = 12;
@@ -232,13 +232,13 @@ export class Drawing {
       if (columns.misaligned[place]) this.rectangle("ct-misaligned", left, y + BAND - 5, wide, 5, "");
       if (columns.changed[place]) this.rectangle("ct-changed", left, y, wide, 3, "");
     }
-    for (const order of answer.orders) {
-      if (order.end_ms <= this.view[0] || order.start_ms >= this.view[1]) continue;
-      const left = Math.max(scale(order.start_ms), EDGE);
-      const wide = Math.max(Math.min(scale(order.end_ms), this.width - EDGE) - left, 2);
-      this.rectangle(`ct-order ct-order-${order.kind}`, left, y + BAND + 2, wide, ORDERS - 4, "");
+    for (const override of answer.overrides) {
+      if (override.end_ms <= this.view[0] || override.start_ms >= this.view[1]) continue;
+      const left = Math.max(scale(override.start_ms), EDGE);
+      const wide = Math.max(Math.min(scale(override.end_ms), this.width - EDGE) - left, 2);
+      this.rectangle(`ct-override ct-override-${override.kind}`, left, y + BAND + 2, wide, OVERRIDES - 4, "");
     }
-    return y + BAND + ORDERS;
+    return y + BAND + OVERRIDES;
   }
 
   private drawBars(title: string, values: number[], top: number, said: (value: number) => string, scale: ScaleTime<number, number>, from: number): number {

@@ -37,7 +37,7 @@ export interface Task {
   address: string;
 }
 
-export interface ChunkOrder {
+export interface ChunkOverride {
   kind: "never" | "now";
   start_ms: number;
   end_ms: number;
@@ -56,7 +56,7 @@ export interface Filled {
   stretch: [number, number];
   columns: Columns;
   tasks: { shown: Task[]; left_out: number };
-  orders: ChunkOrder[];
+  overrides: ChunkOverride[];
 }
 
 export type Answer = Filled | (Omit<Filled, "whole"> & { whole: null });

@@ -39,7 +39,7 @@ def create(call: Call) -> HttpResponse:
         call.repository,
         call.body.text("name", NAME_MAX, empty=False),
         call.body.text("source", NAME_MAX, empty=False),
-        order=call.order,
+        context=call.order,
         is_hidden=flag_of(call.body, "hidden"),
     )
     return answer(branch.head, 201)
@@ -52,7 +52,7 @@ def read(call: Call) -> HttpResponse:
 
 def delete(call: Call) -> HttpResponse:
     """Delete a branch with its staged entries."""
-    delete_branch(call.repository, call.names["branch"], order=call.order)
+    delete_branch(call.repository, call.names["branch"], context=call.order)
     return nothing()
 
 
@@ -61,10 +61,10 @@ def reset(call: Call) -> HttpResponse:
     what = call.body.choice("type", RESETS)
     path = call.body.text("path", KEY_BYTES_MAX, default="")
     if what == "reset":
-        reset_branch(call.repository, call.names["branch"], order=call.order)
+        reset_branch(call.repository, call.names["branch"], context=call.order)
     elif what == "object":
         reset_key(call.repository, call.names["branch"], key_of(path))
     else:
         prefix = part_of_key("path", path).encode()
-        reset_prefix(call.repository, call.names["branch"], prefix, order=call.order)
+        reset_prefix(call.repository, call.names["branch"], prefix, context=call.order)
     return nothing()

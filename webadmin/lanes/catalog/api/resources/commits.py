@@ -36,7 +36,7 @@ def commit(call: Call) -> HttpResponse:
     """Commit the staged entries of a branch."""
     call.refuse("source_metarange")
     new = new_commit(call, call.body)
-    made = commit_branch(call.repository, call.names["branch"], new, order=call.order)
+    made = commit_branch(call.repository, call.names["branch"], new, context=call.order)
     return answer(shapes.commit_of(made), 201)
 
 

@@ -40,7 +40,7 @@ def start(call: Call) -> HttpResponse:
         branch=call.names["branch"],
         sources=sources,
         commit=new_commit(call, commit, default_message="Import objects"),
-        order=call.order,
+        context=call.order,
     )
     return answer({"id": start_import(wanted).name}, 202)
 

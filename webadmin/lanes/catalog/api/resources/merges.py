@@ -34,7 +34,7 @@ def merge(call: Call) -> HttpResponse:
         replace(new, allow_empty=new.allow_empty or flag_of(fields, "force")),
         strategy=_strategy(fields),
         is_squashed=flag_of(fields, "squash_merge"),
-        order=call.order,
+        context=call.order,
     )
     return answer({"reference": made.commit_id})
 
@@ -65,7 +65,7 @@ def revert(call: Call) -> HttpResponse:
         ref,
         replace(new, allow_empty=flag_of(call.body, "allow_empty")),
         parent_number=call.body.integer("parent_number", 0, PARENTS_MAX, default=0) or None,
-        order=call.order,
+        context=call.order,
     )
     return nothing()
 
@@ -82,7 +82,7 @@ def pick(call: Call) -> HttpResponse:
         ref,
         _overridden(call, wanted),
         parent_number=parent,
-        order=call.order,
+        context=call.order,
     )
     return answer(shapes.commit_of(made), 201)
 

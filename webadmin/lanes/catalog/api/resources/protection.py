@@ -31,6 +31,6 @@ def write(call: Call) -> HttpResponse:
         call.repository,
         [{"pattern": rule.get("pattern")} for rule in rules],
         if_checksum=match.strip().strip('"') if match else None,
-        order=call.order,
+        context=call.order,
     )
     return nothing()

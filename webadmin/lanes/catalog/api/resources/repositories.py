@@ -39,7 +39,7 @@ def create(call: Call) -> HttpResponse:
         default_branch=call.body.text("default_branch", NAME_MAX, default="main") or "main",
         is_read_only=flag_of(call.body, "read_only"),
     )
-    return answer(shapes.repository_of(create_repository(new, order=call.order)), 201)
+    return answer(shapes.repository_of(create_repository(new, context=call.order)), 201)
 
 
 def read(call: Call) -> HttpResponse:
@@ -49,7 +49,7 @@ def read(call: Call) -> HttpResponse:
 
 def delete(call: Call) -> HttpResponse:
     """Delete a repository (a read-only one needs ``force``); its files are deleted after a grace period."""
-    delete_repository(call.repository, order=call.order, force=call.flag("force"))
+    delete_repository(call.repository, context=call.order, force=call.flag("force"))
     return nothing()
 
 

@@ -25,7 +25,7 @@ def create(call: Call) -> HttpResponse:
         call.repository,
         call.body.text("id", NAME_MAX, empty=False),
         call.body.text("ref", NAME_MAX, empty=False),
-        order=call.order,
+        context=call.order,
     )
     return answer(shapes.tag_of(tag), 201)
 
@@ -37,5 +37,5 @@ def read(call: Call) -> HttpResponse:
 
 def delete(call: Call) -> HttpResponse:
     """Delete a tag; its commit stays."""
-    delete_tag(call.repository, call.names["tag"], order=call.order)
+    delete_tag(call.repository, call.names["tag"], context=call.order)
     return nothing()

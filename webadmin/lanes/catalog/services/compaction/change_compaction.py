@@ -25,7 +25,7 @@ from webadmin.lanes.catalog.services.garbage.condemned_objects import count_link
 from webadmin.lanes.catalog.states import CompactionState
 
 
-def change_policy(repository: Repository, settings: Mapping[str, Any], *, order: ActionContext) -> dict[str, Any]:
+def change_policy(repository: Repository, settings: Mapping[str, Any], *, context: ActionContext) -> dict[str, Any]:
     """Change the given settings and return what changed. Raises CatalogRefused.
 
     The sensor uses them from its next round on.
@@ -36,7 +36,7 @@ def change_policy(repository: Repository, settings: Mapping[str, Any], *, order:
         held = CompactionPolicy.objects.filter(repository=repository).first()
         policy = held or CompactionPolicy(repository=repository)
         different = {name: value for name, value in checked.items() if getattr(policy, name) != value}
-        if not different or order.is_dry_run:
+        if not different or context.is_dry_run:
             return different
         before = {name: getattr(policy, name) for name in different}
         for name, value in different.items():
@@ -44,28 +44,28 @@ def change_policy(repository: Repository, settings: Mapping[str, Any], *, order:
         policy.save()
         count_link(repository.pk)  # more commits may keep their objects
         record_audit(
-            actor=order.actor,
+            actor=context.actor,
             action="catalog_change_compaction",
             target=str(repository),
-            detail={"before": before, "after": different, "why": order.why},
+            detail={"before": before, "after": different, "why": context.why},
         )
     return different
 
 
-def order_compaction(branch: Branch, *, order: ActionContext) -> None:
+def order_compaction(branch: Branch, *, context: ActionContext) -> None:
     """Request a compaction in the next round, whatever the thresholds. Raises BranchBusy if one is under way."""
     if Compaction.objects.filter(~IS_PARKED, branch_id=branch.pk, state=CompactionState.OPEN).exists():
         raise BranchBusy(f"a compaction of {branch.name} is under way")
-    if order.is_dry_run:
+    if context.is_dry_run:
         return
     with transaction.atomic():
         BranchWatch.objects.update_or_create(
             branch=branch,
-            defaults={"ordered_by": order.actor[:ACTOR_MAX], "ordered_why": (order.why or "ordered")[:REASON_MAX]},
+            defaults={"ordered_by": context.actor[:ACTOR_MAX], "ordered_why": (context.why or "ordered")[:REASON_MAX]},
         )
         record_audit(
-            actor=order.actor,
+            actor=context.actor,
             action="catalog_compact_now",
             target=f"{branch.repository}/{branch.name}",
-            detail={"why": order.why},
+            detail={"why": context.why},
         )

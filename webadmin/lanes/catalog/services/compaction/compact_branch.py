@@ -44,11 +44,11 @@ NOTHING_STAGED = "nothing is staged"
 SCHEDULE_FULL = "the schedule is full"
 
 
-def begin_compaction(branch: Branch, *, cause: str, order: ActionContext, is_ordered: bool = False) -> Compaction:
+def begin_compaction(branch: Branch, *, cause: str, context: ActionContext, is_ordered: bool = False) -> Compaction:
     """Begin a compaction; it ends at once if there is nothing to do. Raises BranchBusy if one is under way."""
     compaction, build = _claim(branch, cause, is_ordered)
     try:
-        _gather(compaction, branch, build, order)
+        _gather(compaction, branch, build, context)
     except LithifyError as error:
         close_compactions([compaction], CompactionState.FAILED, because=f"{type(error).__name__}: {error}")
         raise
@@ -80,7 +80,7 @@ def _claim(branch: Branch, cause: str, is_ordered: bool) -> tuple[Compaction, Bu
     return compaction, build
 
 
-def _gather(compaction: Compaction, branch: Branch, build: Build, order: ActionContext) -> None:
+def _gather(compaction: Compaction, branch: Branch, build: Build, context: ActionContext) -> None:
     record = seal_branch(branch.pk, why=Why.COMPACTION)
     if record is None:
         close_compactions([compaction], CompactionState.ENDED, because=Refusal.GONE.value)
@@ -102,7 +102,7 @@ def _gather(compaction: Compaction, branch: Branch, build: Build, order: ActionC
             _publish_as_it_is(compaction, branch, base_version, build)
             return
         _put_run(compaction, branch, layer)
-    _make_job(compaction, branch, order)
+    _make_job(compaction, branch, context)
 
 
 def _publish_as_it_is(compaction: Compaction, branch: Branch, base_version: BaseVersion, build: Build) -> None:
@@ -136,7 +136,7 @@ def _put_run(compaction: Compaction, branch: Branch, layer: Layer) -> None:
         layer.run.copy_to(writer.write)
 
 
-def _make_job(compaction: Compaction, branch: Branch, order: ActionContext) -> None:
+def _make_job(compaction: Compaction, branch: Branch, context: ActionContext) -> None:
     intern_shares([(KIND, branch.repository.tenant)])
     with operation() as run:
         is_open = Compaction.objects.filter(pk=compaction.pk, state=CompactionState.OPEN).exists()
@@ -145,7 +145,7 @@ def _make_job(compaction: Compaction, branch: Branch, order: ActionContext) -> N
         if not run.room():
             close_compactions([compaction], CompactionState.ENDED, because=SCHEDULE_FULL)
             return
-        run.write("compact_branch", order, target=_target(branch), detail=_entry(compaction, branch))
+        run.write("compact_branch", context, target=_target(branch), detail=_entry(compaction, branch))
         job = Job.objects.create(**_job_columns(compaction, branch, run))
         run.live_jobs += 1
         Compaction.objects.filter(pk=compaction.pk).update(job=job)

@@ -137,6 +137,6 @@ def _end(compactions: Sequence[Compaction], state: CompactionState, because: str
         if not still:
             return
         jobs = [each.job.name for each in still if each.job is not None]
-        order = ActionContext(actor=ACTOR, why=because)
-        run.write("end_compaction", order, target=", ".join(jobs), detail={"jobs": jobs, "because": because})
+        context = ActionContext(actor=ACTOR, why=because)
+        run.write("end_compaction", context, target=", ".join(jobs), detail={"jobs": jobs, "because": because})
         end_compactions(run, still, state, because=because)

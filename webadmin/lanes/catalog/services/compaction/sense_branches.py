@@ -69,12 +69,12 @@ def _act(branches: Sequence[WatchedBranch], decisions: Sequence[Decision], repor
     for decision in decisions:
         one = by_name[decision.branch]
         _keep(one, decision)
-        order = _order_of(one, decision)
-        if order is None:
+        context = _context_of(one, decision)
+        if context is None:
             continue
         name = f"{one.branch.repository}/{one.branch.name}"
         try:
-            begin_compaction(one.branch, cause=order.why, order=order, is_ordered=not decision.fires)
+            begin_compaction(one.branch, cause=context.why, context=context, is_ordered=not decision.fires)
             report.begun.append(name)
         except BranchBusy:
             continue  # a concurrent sensor counted it
@@ -83,7 +83,7 @@ def _act(branches: Sequence[WatchedBranch], decisions: Sequence[Decision], repor
             log.warning("compaction_not_begun branch=%s error=%s", name, error)
 
 
-def _order_of(one: WatchedBranch, decision: Decision) -> ActionContext | None:
+def _context_of(one: WatchedBranch, decision: Decision) -> ActionContext | None:
     """Return the actor and reason of a compaction to begin now: sensor, operator, or None."""
     if one.watch is not None and one.watch.ordered_by and not one.load.is_running:
         return ActionContext(actor=one.watch.ordered_by, why=one.watch.ordered_why)

@@ -91,7 +91,7 @@ def _remove(repository: Repository) -> int:
 
 
 def collect_garbage(
-    repository: Repository, *, has_objects: bool = True, order: ActionContext | None = None
+    repository: Repository, *, has_objects: bool = True, context: ActionContext | None = None
 ) -> Collected:
     """Collect garbage in a repository. A dry run returns what would be condemned and deleted now.
 
@@ -100,21 +100,21 @@ def collect_garbage(
     """
     if repository.state != RepositoryState.ACTIVE:
         raise CatalogRefused(f"{repository} is deleted: nothing is collected in it, its files go as a whole")
-    order = order or ActionContext(actor=ACTOR, why="time has come")
+    context = context or ActionContext(actor=ACTOR, why="time has come")
     begun_ms = clock_ms()
     done = Collected()
     try:
-        _collect(repository, done, has_objects, order)
+        _collect(repository, done, has_objects, context)
     except LithifyError as error:
-        if not order.is_dry_run:
-            _keep(repository, done, begun_ms, has_objects, order, str(error))
+        if not context.is_dry_run:
+            _keep(repository, done, begun_ms, has_objects, context, str(error))
         raise
-    if not order.is_dry_run:
-        _keep(repository, done, begun_ms, has_objects, order, "")
+    if not context.is_dry_run:
+        _keep(repository, done, begun_ms, has_objects, context, "")
     return done
 
 
-def _collect(repository: Repository, done: Collected, has_objects: bool, order: ActionContext) -> None:
+def _collect(repository: Repository, done: Collected, has_objects: bool, context: ActionContext) -> None:
     policy = policy_of(repository)
     reach = Reach(repository, has_objects=has_objects)
     sizes: dict[str, int] = {}
@@ -137,7 +137,7 @@ def _collect(repository: Repository, done: Collected, has_objects: bool, order: 
     done.name(sweep.deleted)
     objects_old_ms = reach.read_ms - 1000 * policy.object_grace_seconds
     objects = ObjectSweep(repository, reach, old_ms=objects_old_ms, done=done) if has_objects else None
-    if order.is_dry_run:
+    if context.is_dry_run:
         done.files_deleted = len(sweep.deleted)
         done.bytes_deleted = sum(sizes.get(id_, 0) for id_ in sweep.deleted)
         if objects:
@@ -235,11 +235,11 @@ def _delete_runs(repository: Repository, done: Collected, *, before_ms: int) -> 
 
 
 def _keep(
-    repository: Repository, done: Collected, begun_ms: int, has_objects: bool, order: ActionContext, error: str
+    repository: Repository, done: Collected, begun_ms: int, has_objects: bool, context: ActionContext, error: str
 ) -> None:
     Collection.objects.create(
         repository=repository,
-        actor=order.actor[:ACTOR_MAX],
+        actor=context.actor[:ACTOR_MAX],
         begun_ms=begun_ms,
         finished_ms=clock_ms(),
         has_objects=has_objects,
@@ -248,6 +248,6 @@ def _keep(
     )
     last = Collection.objects.filter(repository=repository).values_list("pk", flat=True)[COLLECTIONS_KEPT:]
     Collection.objects.filter(pk__in=list(last)).delete()
-    if order.actor != ACTOR:
-        detail = done.to_json() | {"why": order.why, "error": error}
-        record_audit(actor=order.actor, action="catalog_collect", target=str(repository), detail=detail)
+    if context.actor != ACTOR:
+        detail = done.to_json() | {"why": context.why, "error": error}
+        record_audit(actor=context.actor, action="catalog_collect", target=str(repository), detail=detail)

@@ -82,13 +82,13 @@ class Command(BaseCommand):
             time_unit=options["time_unit"],
             settings={"granularity": options["granularity"], "time_zone": options["timezone"]},
         )
-        order = command_context(options, "adopted by command")
-        self._tell(adopt_table(new, store, order=order, say=self._say), options)
+        context = command_context(options, "adopted by command")
+        self._tell(adopt_table(new, store, context=context, say=self._say), options)
 
     def _rescan(self, options: dict[str, Any]) -> None:
         source = self._table(options)
-        order = command_context(options, "scanned again by command")
-        self._tell(rescan_table(source, open_store(source.url), order=order, say=self._say), options)
+        context = command_context(options, "scanned again by command")
+        self._tell(rescan_table(source, open_store(source.url), context=context, say=self._say), options)
 
     def _tell(self, found: Adoption, options: dict[str, Any]) -> None:
         if options["as_json"]:
@@ -133,7 +133,7 @@ class Command(BaseCommand):
     def _plan(self, options: dict[str, Any]) -> None:
         source = self._table(options)
         if not options["dry_run"]:
-            done = run_source_cycle(source, order=command_context(options, "planned by command"))
+            done = run_source_cycle(source, context=command_context(options, "planned by command"))
             data = {"analysed": done.analysed, "created": len(done.created), "started": done.started}
             data |= {"ended": done.ended, "put_off": done.shed}
             text = done.refusal or ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in data.items())

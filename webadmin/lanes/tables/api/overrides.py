@@ -7,29 +7,29 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from webadmin.base.actions.api import post_action
-from webadmin.lanes.tables.actions import ORDER_CHUNKS
-from webadmin.lanes.tables.api import order_messages as messages
+from webadmin.lanes.tables.actions import OVERRIDE_CHUNKS
+from webadmin.lanes.tables.api import override_messages as messages
 from webadmin.lanes.tables.api import serializers as shapes
 from webadmin.lanes.tables.api.table_messages import query_of, rows_of
 from webadmin.lanes.tables.api.tables import ERRORS, STRETCH, TABLE_OF_URL, TableView
-from webadmin.lanes.tables.models import BadFile, ChunkOrder
+from webadmin.lanes.tables.models import BadFile, ChunkOverride
 
 
-class OrdersView(TableView):
+class OverridesView(TableView):
     """What operators decided about a table's chunks."""
 
-    post = post_action(ORDER_CHUNKS, TABLE_OF_URL)
+    post = post_action(OVERRIDE_CHUNKS, TABLE_OF_URL)
 
     @extend_schema(
-        operation_id="list_chunk_orders",
+        operation_id="list_chunk_overrides",
         parameters=STRETCH,
-        responses={200: shapes.ChunkOrderListSerializer, **ERRORS},
+        responses={200: shapes.ChunkOverrideListSerializer, **ERRORS},
     )
     def get(self, request: Request, tenant: str, name: str) -> Response:
-        """List the orders, those that have ended too."""
-        found = ChunkOrder.objects.filter(source=self.table)
-        rows = rows_of(found, query_of(request.query_params.dict()), messages.ORDER_STATES)
-        return Response({"orders": [messages.order_to_json(row) for row in rows]})
+        """List the overrides, those that have ended too."""
+        found = ChunkOverride.objects.filter(source=self.table)
+        rows = rows_of(found, query_of(request.query_params.dict()), messages.OVERRIDE_STATES)
+        return Response({"overrides": [messages.override_to_json(row) for row in rows]})
 
 
 class BadFilesView(TableView):

@@ -15,12 +15,12 @@ from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.column_sizes import REASON_MAX
 from webadmin.lanes.tables.errors import IntervalRefused
-from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOrder, DataSource, Policy, Segment
+from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOverride, DataSource, Policy, Segment
 from webadmin.lanes.tables.policies import chunks_of, granularity_of
 from webadmin.lanes.tables.segment_view import Interval
 from webadmin.lanes.tables.services.register_files import add_files
 from webadmin.lanes.tables.services.take_files import FILES_MAX, error_columns, read_again
-from webadmin.lanes.tables.states import ChunkOrderKind, RegistrationMode, SegmentState
+from webadmin.lanes.tables.states import ChunkOverrideKind, RegistrationMode, SegmentState
 from webadmin.schedule.services.operation import OperationOutcome
 
 
@@ -36,60 +36,60 @@ class ChunksChanged:
         return {"start_ms": self.interval[0], "end_ms": self.interval[1], "chunks": self.chunks}
 
 
-def order_chunks(
-    source: DataSource, interval: Interval, kind: ChunkOrderKind, *, order: ActionContext
+def override_chunks(
+    source: DataSource, interval: Interval, kind: ChunkOverrideKind, *, context: ActionContext
 ) -> ChunksChanged:
     """Exclude the chunks that an interval touches, or compact them now, by ``kind``. Raises IntervalRefused."""
     with transaction.atomic():
         row, changed = _about(source, interval)
-        if order.is_dry_run:
+        if context.is_dry_run:
             return changed
-        ChunkOrder.objects.create(
+        ChunkOverride.objects.create(
             source=row,
             kind=kind,
             start_ms=changed.interval[0],
             end_ms=changed.interval[1],
-            actor=order.actor[:150],
-            why=order.why[:REASON_MAX],
+            actor=context.actor[:150],
+            why=context.why[:REASON_MAX],
             created_at_ms=dialect.clock_ms(),
         )
         _schedule_recheck(row, changed.interval)
-        _record(f"compact_{kind.value}", row, changed, order)
+        _record(f"compact_{kind.value}", row, changed, context)
     return changed
 
 
-def end_orders(source: DataSource, interval: Interval, kind: ChunkOrderKind, *, order: ActionContext) -> int:
+def end_overrides(source: DataSource, interval: Interval, kind: ChunkOverrideKind, *, context: ActionContext) -> int:
     """End the active actions of this kind on chunks that an interval touches; return their number."""
     with transaction.atomic():
         row, changed = _about(source, interval)
         start, end = changed.interval
-        held = ChunkOrder.objects.filter(source=row, kind=kind, ended_at_ms=None, start_ms__lt=end, end_ms__gt=start)
+        held = ChunkOverride.objects.filter(source=row, kind=kind, ended_at_ms=None, start_ms__lt=end, end_ms__gt=start)
         found = list(held)
-        if order.is_dry_run or not found:
+        if context.is_dry_run or not found:
             return len(found)
-        held.update(ended_at_ms=dialect.clock_ms(), ended_because=f"{order.actor}: {order.why}"[:REASON_MAX])
+        held.update(ended_at_ms=dialect.clock_ms(), ended_because=f"{context.actor}: {context.why}"[:REASON_MAX])
         for each in found:
             _schedule_recheck(row, (each.start_ms, each.end_ms))
-        _record(f"end_compact_{kind.value}", row, changed, order)
+        _record(f"end_compact_{kind.value}", row, changed, context)
     return len(found)
 
 
-def retry_chunks(source: DataSource, interval: Interval, *, order: ActionContext) -> int:
+def retry_chunks(source: DataSource, interval: Interval, *, context: ActionContext) -> int:
     """Release quarantined chunks for another attempt; return their number."""
     with transaction.atomic():
         row, changed = _about(source, interval)
         start, end = changed.interval
         held = Chunk.objects.filter(source=row, is_quarantined=True, start_ms__gte=start, end_ms__lte=end)
         count = held.count()
-        if order.is_dry_run or not count:
+        if context.is_dry_run or not count:
             return count
         held.update(is_quarantined=False, quarantine_reason="", failures=0)
         _schedule_recheck(row, changed.interval)
-        _record("retry_chunks", row, changed, order)
+        _record("retry_chunks", row, changed, context)
     return count
 
 
-def release_files(source: DataSource, store: ObjectStore, paths: Sequence[str], *, order: ActionContext) -> list[str]:
+def release_files(source: DataSource, store: ObjectStore, paths: Sequence[str], *, context: ActionContext) -> list[str]:
     """Release quarantined files after repair; return the paths released.
 
     A file that was in the timeline is read again and added like a late file, or stays in quarantine with its current
@@ -103,7 +103,7 @@ def release_files(source: DataSource, store: ObjectStore, paths: Sequence[str], 
         for each in held
         if each.segment is not None and each.segment.state == SegmentState.QUARANTINED
     }
-    if order.is_dry_run or not held:
+    if context.is_dry_run or not held:
         return [each.path for each in held]
     read = read_again(row, store, list(of_timeline))
     with transaction.atomic():
@@ -115,20 +115,20 @@ def release_files(source: DataSource, store: ObjectStore, paths: Sequence[str], 
         found = [each.path for each in held if each.path not in refused]
         former = Segment.objects.filter(id__in=[of_timeline[path] for path in found if path in of_timeline])
         former.filter(state=SegmentState.QUARANTINED).update(
-            state=SegmentState.DELETED, reason=f"{order.actor} released it: it was read anew"[:REASON_MAX]
+            state=SegmentState.DELETED, reason=f"{context.actor} released it: it was read anew"[:REASON_MAX]
         )
         BadFile.objects.filter(id__in=[each.id for each in held if each.path in found]).update(
-            released_at_ms=now_ms, released_by=order.actor[:150], release_why=order.why[:REASON_MAX]
+            released_at_ms=now_ms, released_by=context.actor[:150], release_why=context.why[:REASON_MAX]
         )
         if read.good:
-            add_files(row, read.good, mode=RegistrationMode.APPEND, order=order, columns=read.columns)
+            add_files(row, read.good, mode=RegistrationMode.APPEND, context=context, columns=read.columns)
         record_audit(
-            actor=order.actor, action="release_files", target=str(row), detail={"files": found, "why": order.why}
+            actor=context.actor, action="release_files", target=str(row), detail={"files": found, "why": context.why}
         )
     return found
 
 
-def release_since(place: str, since_ms: int, order: ActionContext) -> list[OperationOutcome]:
+def release_since(place: str, since_ms: int, context: ActionContext) -> list[OperationOutcome]:
     """Release the files of a table quarantined by failed merges since ``since_ms`` (wall time)."""
     tenant, _, name = place.partition("/")
     source = DataSource.objects.filter(tenant=tenant, name=name).first()
@@ -139,10 +139,10 @@ def release_since(place: str, since_ms: int, order: ActionContext) -> list[Opera
     outcomes = []
     for start in range(0, len(paths), FILES_MAX):
         batch = paths[start : start + FILES_MAX]
-        done = release_files(source, cached_store(source.url), batch, order=order)
+        done = release_files(source, cached_store(source.url), batch, context=context)
         left = tuple((path, "it still cannot be read") for path in batch if path not in set(done))
         outcomes.append(
-            OperationOutcome(action="release_files", is_dry_run=order.is_dry_run, changed=tuple(done), left=left)
+            OperationOutcome(action="release_files", is_dry_run=context.is_dry_run, changed=tuple(done), left=left)
         )
     return outcomes
 
@@ -162,5 +162,7 @@ def _schedule_recheck(source: DataSource, interval: Interval) -> None:
     DataSource.objects.filter(id=source.id).update(is_dirty=True, revision=F("revision") + 1)
 
 
-def _record(action: str, source: DataSource, changed: ChunksChanged, order: ActionContext) -> None:
-    record_audit(actor=order.actor, action=action, target=str(source), detail=changed.to_json() | {"why": order.why})
+def _record(action: str, source: DataSource, changed: ChunksChanged, context: ActionContext) -> None:
+    record_audit(
+        actor=context.actor, action=action, target=str(source), detail=changed.to_json() | {"why": context.why}
+    )

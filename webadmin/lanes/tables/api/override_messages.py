@@ -6,15 +6,15 @@ from typing import Any
 
 from django.db.models import Q
 
-from webadmin.lanes.tables.models import BadFile, ChunkOrder
-from webadmin.lanes.tables.states import ChunkOrderKind
+from webadmin.lanes.tables.models import BadFile, ChunkOverride
+from webadmin.lanes.tables.states import ChunkOverrideKind
 
-KINDS = [kind.value for kind in ChunkOrderKind]
-ORDER_STATES = {"in_force": Q(ended_at_ms=None), "ended": Q(ended_at_ms__isnull=False)}
+KINDS = [kind.value for kind in ChunkOverrideKind]
+OVERRIDE_STATES = {"in_force": Q(ended_at_ms=None), "ended": Q(ended_at_ms__isnull=False)}
 BAD_FILE_STATES = {"kept_out": Q(released_at_ms=None), "released": Q(released_at_ms__isnull=False)}
 
 
-def order_to_json(row: ChunkOrder) -> dict[str, Any]:
+def override_to_json(row: ChunkOverride) -> dict[str, Any]:
     """Return a chunk action as JSON."""
     return {
         "id": row.id,
