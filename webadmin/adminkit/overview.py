@@ -23,8 +23,7 @@ class LaneOverview:
     """The state of a lane on the front page.
 
     ``sections`` are shown in columns, ``wide_sections`` below each other. ``ahead`` is work that is not due yet, as
-    text, and ``holds`` what the lane keeps, such as "3 tables"; "" if there is none. ``ready_queues`` are the queues
-    from which polls could plan jobs now, those that a pause holds included.
+    text, and ``holds`` what the lane keeps, such as "3 tables"; "" if there is none.
     """
 
     notices: Sequence[Notice] = ()
@@ -33,4 +32,3 @@ class LaneOverview:
     wide_sections: Sequence[Section] = ()
     ahead: str = ""
     holds: str = ""
-    ready_queues: int = 0

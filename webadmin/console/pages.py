@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,31 +9,21 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from engine.schedule.model import JobState
-from engine.schedule.pauses import PausedScope
 from webadmin.adminkit import formatting as show
-from webadmin.adminkit.overview import LaneOverview, Tile
+from webadmin.adminkit.overview import Tile
 from webadmin.adminkit.sections import Table
 from webadmin.base.access.confinement import confined_tenants
 from webadmin.base.access.queries import expiring_credential_count
-from webadmin.base.database import dialect, durability
-from webadmin.base.database.answer_time import slow_database
-from webadmin.console.verdict import Standing, verdict
+from webadmin.base.database import dialect
+from webadmin.console.front_page_notices import AccountFacts, front_page_notices
 from webadmin.placement.models import Instance
-from webadmin.progress.due_work import count_queues, held_jobs
-from webadmin.progress.facts import counted_ms_ago
-from webadmin.progress.health import counting_late
+from webadmin.progress.facts import read_standstill
 from webadmin.schedule.admin import job_page
-from webadmin.schedule.breakages import merging_is_broken
-from webadmin.schedule.isolation_stops import stops_in_words
 from webadmin.schedule.lanes import lanes
 from webadmin.schedule.models import Command, Job, Worker
 from webadmin.schedule.operator_queries import DONE_COUNTED_MAX, JobCounts, ScheduleOverview, schedule_overview
-from webadmin.schedule.pauses import paused_scopes
-from webadmin.schedule.register import failing_jobs
-from webadmin.schedule.services.guard_deletions import log_behind
 
 REFRESH_SECONDS = 5
-PAUSES_NAMED = 3
 
 
 def front_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
@@ -47,7 +36,7 @@ def front_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "title": "Overview",
         "frame": "console/bare.html" if is_refresh else "admin/base_site.html",
         "refresh_seconds": REFRESH_SECONDS,
-        "notices": verdict(_standing(overview, found), found),
+        "notices": front_page_notices(read_standstill(), _account_facts(), found),
         "tiles": [*(tile for lane in found for tile in lane.tiles), *_tiles(overview)],
         "sections": [
             *(section for lane in found for section in lane.sections),
@@ -62,43 +51,14 @@ def front_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _standing(overview: ScheduleOverview, found: Sequence[LaneOverview]) -> Standing:
-    jobs = overview.jobs
-    scopes = paused_scopes(overview.now_ms)
+def _account_facts() -> AccountFacts:
     failing = Instance.objects.filter(left_at_ms=None).exclude(store_error="")
     store_errors = list(failing.values_list("store_error", flat=True)) if confined_tenants() is None else []
-    return Standing(
-        ready_queues=sum(lane.ready_queues for lane in found),
-        running_jobs=jobs.leased,
-        waiting_jobs=jobs.waiting,
-        expired_jobs=jobs.expired,
-        parked_jobs=jobs.parked,
-        parked_sources=jobs.parked_sources,
-        live_jobs=jobs.live(),
-        queue_max=overview.limits.queue_max,
-        polling_workers=overview.polling_worker_count,
-        known_workers=overview.known_worker_count,
-        broken_builds=[str(breakage) for breakage in merging_is_broken(overview.now_ms)],
-        paused=_paused(scopes),
-        paused_queues=count_queues(overview.now_ms, scopes).paused if scopes else 0,
-        paused_jobs=Job.objects.filter(held_jobs(scopes), state=JobState.WAITING).count() if scopes else 0,
-        isolation_stop=stops_in_words(),
-        failing_jobs=failing_jobs(),
+    return AccountFacts(
         expiring_credentials=expiring_credential_count(timezone.now()),
-        log_behind=log_behind(),
-        not_counting=counting_late(counted_ms_ago(overview.wall_ms)),
-        unsafe_database=durability.refusal(),
-        slow_database=slow_database(),
         failing_writers=len(store_errors),
         store_error=store_errors[0] if store_errors else "",
     )
-
-
-def _paused(scopes: Sequence[PausedScope]) -> list[str]:
-    """Return the first pauses as text, and the count of the rest in one more line."""
-    named = [str(scope) for scope in scopes[:PAUSES_NAMED]]
-    more = len(scopes) - len(named)
-    return [*named, f"{show.count_text(more)} more"] if more else named
 
 
 def _tiles(overview: ScheduleOverview) -> list[Tile]:

@@ -17,7 +17,7 @@ from webadmin.schedule.blockers import caps_reached, jobs_with_unmatched_pins
 from webadmin.schedule.breakages import merging_is_broken
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.isolation_stops import stops_in_words
-from webadmin.schedule.lanes import Trouble, lanes
+from webadmin.schedule.lanes import LaneBlocker, lanes
 from webadmin.schedule.models import Job, LogHead
 from webadmin.schedule.pauses import paused_scopes
 from webadmin.schedule.polls.polling_workers import worker_counts
@@ -34,7 +34,7 @@ class Standstill:
     """The facts that decide whether the schedule makes progress and, if not, why. Times are elapsed milliseconds.
 
     ``paused_blocks`` are due and held by pauses, in ``paused_queues`` and ``paused_jobs``; ``parked_blocks`` are the
-    sources of parked jobs; ``troubles`` are what lanes report as blocked. ``isolation_stop`` is why quarantine is
+    sources of parked jobs; ``lane_blockers`` are what lanes report. ``isolation_stop`` is why quarantine is
     stopped, "" if it is not. ``pinned_jobs`` are pinned to workers that do not poll, ``capped`` are the caps that hold
     due work, as text. ``log_behind`` is why nothing is deleted because the database was restored to an earlier time,
     ``unsafe_database`` why no push is acknowledged; "" otherwise. ``slow_database`` is how long the database
@@ -62,7 +62,7 @@ class Standstill:
     parked_blocks: int = 0
     paused_queues: int = 0
     paused_jobs: int = 0
-    troubles: Sequence[Trouble] = ()
+    lane_blockers: Sequence[LaneBlocker] = ()
     isolation_stop: str = ""
     failing_jobs: str = ""
     pinned_jobs: int = 0
@@ -80,12 +80,6 @@ class Standstill:
     def is_work_due(self) -> bool:
         """Whether a worker with free capacity would have work, or has it already."""
         return bool(self.due_queues or self.due_jobs)
-
-
-def counted_ms_ago(clock_ms: int) -> int | None:
-    """Return how long ago progress was last counted, milliseconds; None if never."""
-    mark = CountingMark.objects.filter(id=1).first()
-    return None if mark is None else max(0, clock_ms - mark.counted_at_ms)
 
 
 def read_standstill() -> Standstill:
@@ -115,7 +109,7 @@ def read_standstill() -> Standstill:
         paused_queues=queues.paused,
         paused_jobs=jobs["paused"],
         parked_blocks=int(jobs["parked_blocks"] or 0),
-        troubles=tuple(trouble for lane in lanes() for trouble in lane.troubles()),
+        lane_blockers=tuple(blocker for lane in lanes() for blocker in lane.blockers()),
         broken_builds=tuple(str(breakage) for breakage in merging_is_broken(now_ms)),
         counted_ms_ago=None if mark is None else max(0, clock_ms - mark.counted_at_ms),
         stalled_ms=None if mark is None or mark.stalled_since_ms is None else max(0, clock_ms - mark.stalled_since_ms),

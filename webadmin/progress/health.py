@@ -173,8 +173,8 @@ def _set_aside(facts: Standstill) -> Iterator[Blocker]:
             remedy="look at the network between the processes and the database, and at the load of its machine",
             is_for_due_work=False,
         )
-    for trouble in facts.troubles:
-        yield Blocker(code=trouble.code, text=trouble.text, remedy=trouble.remedy, is_for_due_work=False)
+    for blocker in facts.lane_blockers:
+        yield Blocker(code=blocker.code, text=blocker.text, remedy=blocker.remedy, is_for_due_work=False)
 
 
 def _counting(facts: Standstill) -> Iterator[Blocker]:
@@ -219,7 +219,7 @@ def _course(facts: Standstill, blockers: Sequence[Blocker]) -> str:
             work += f", nothing completed for {seconds_text(facts.stalled_ms / 1000)}"
         return f"{work}: {blockers[0].text}" if blockers else work
     if facts.paused_blocks:
-        return blockers[0].text if blockers else f"{' and '.join(facts.paused)} held still"
+        return blockers[0].text if blockers else f"{' and '.join(facts.paused)} paused"
     if facts.next_ready_in_ms is not None:
         return f"nothing is due; the next queue is ready in {seconds_text(facts.next_ready_in_ms / 1000)}"
     return "nothing is due"

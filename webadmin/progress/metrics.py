@@ -51,7 +51,7 @@ class _ServiceCollector:
 
 
 def _samples() -> Iterator[tuple[str, list[Sample]]]:
-    yield from _standing()
+    yield from _progress()
     yield from _backlog()
     yield from _jobs()
     yield from _totals()
@@ -65,7 +65,7 @@ def _samples() -> Iterator[tuple[str, list[Sample]]]:
     yield "lithify_build_info", [((VERSION,), 1)]
 
 
-def _standing() -> Iterator[tuple[str, list[Sample]]]:
+def _progress() -> Iterator[tuple[str, list[Sample]]]:
     facts = read_standstill()
     health = judge(facts, stalled_after_seconds=settings.STALLED_AFTER_SECONDS)
     yield "lithify_healthy", [((), health.is_healthy)]

@@ -204,7 +204,7 @@ def _facts(facts: Standstill) -> Facts:
             ("Room", f"{facts.live_jobs} of {facts.queue_max or 'any number of'} jobs"),
             ("Workers polling", f"{facts.polling_workers} of {facts.known_workers} known"),
             ("Free slots offered", facts.offered_capacity),
-            ("Held still by operators", ", ".join(facts.paused) or "nothing"),
+            ("Paused by operators", ", ".join(facts.paused) or "nothing"),
             ("Last job completed", _counted(facts.completed_ms_ago)),
             ("Due without a completion for", show.duration_text(facts.stalled_ms) if facts.stalled_ms else "no time"),
             ("Progress counted", _counted(facts.counted_ms_ago)),

@@ -152,7 +152,7 @@ class QueuedSources(NamedTuple):
     due: int = 0
 
 
-class Trouble(NamedTuple):
+class LaneBlocker(NamedTuple):
     """Something in a lane that is blocked until an operator acts; ``code`` is stable, ``text`` names no tenant."""
 
     code: str
@@ -248,7 +248,7 @@ class Lane(ABC):
         """Return the samples of each metric of the lane; of tenants, tables and the like at most ``samples_max``."""
         return ()
 
-    def troubles(self) -> list[Trouble]:
+    def blockers(self) -> list[LaneBlocker]:
         """Return what is blocked until an operator acts, beside parked jobs."""
         return []
 

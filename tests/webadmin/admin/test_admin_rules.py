@@ -125,6 +125,6 @@ def test_each_part_of_the_schedule_is_paused_and_resumed_from_pages(
     give(operator, Pause, "pause", **values)
     row = Pause.objects.get()
     assert (row.scope_kind, row.scope_value, row.mode, row.ended_at_ms) == (kind, value, mode, None)
-    assert "Held still by an operator" in words(operator.get("/admin/").content.decode())
+    assert "Paused by an operator" in words(operator.get("/admin/").content.decode())
     assert "1 changed" in give(operator, Pause, "resume", row.pk)
-    assert "Held still by an operator" not in words(operator.get("/admin/").content.decode())
+    assert "Paused by an operator" not in words(operator.get("/admin/").content.decode())

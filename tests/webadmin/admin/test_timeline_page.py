@@ -27,7 +27,7 @@ from webadmin.base.database import dialect
 from webadmin.lanes.tables.budget import read_budget
 from webadmin.lanes.tables.churn import read_churn
 from webadmin.lanes.tables.models import Chunk, DataSource, Policy
-from webadmin.lanes.tables.standing import standings
+from webadmin.lanes.tables.status import statuses
 from webadmin.lanes.tables.timeline_page.columns import COLUMNS_MAX, COUNTED, WIDTHS_MS
 
 LONG = 10_000
@@ -221,7 +221,7 @@ def test_lists_and_the_front_page_cost_the_same_for_many_tables(operator: Client
 
 def test_numbers_of_a_table_are_those_of_its_rows(operator: Client) -> None:
     source = fill_timeline()
-    [now] = standings([source]).values()
+    [now] = statuses([source]).values()
     assert (now.running, now.waiting, now.blocked, now.parked) == (1, 1, 2, 1)
     assert (now.chunks, now.unstable, now.deferred, now.quarantined, now.bad_files) == (DAYS, 18, 7, 1, 1)
     assert now.to_rewrite == (17 + 7) * 120 * MB + 1_300 * MB

@@ -11,7 +11,7 @@ from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOverride, DataSour
 from webadmin.lanes.tables.states import (
     ChunkOutcome,
     ChunkOverrideKind,
-    ChunkStanding,
+    ChunkStatus,
     RegistrationMode,
     SegmentState,
     TaskState,
@@ -49,7 +49,7 @@ def make_chunk(source: DataSource, start_ms: int, state: str = "stable", **colum
 
 def make_chunks(source: DataSource, first_ms: int, count: int) -> None:
     """Many chunks of a day, of all states."""
-    states = ChunkStanding.values
+    states = ChunkStatus.values
     Chunk.objects.bulk_create(
         [
             Chunk(

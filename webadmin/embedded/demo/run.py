@@ -28,7 +28,7 @@ from webadmin.embedded.demo.recordings import ensure_recordings
 from webadmin.embedded.demo.sdk import SdkProgramFailed
 from webadmin.embedded.demo.steps import Bar, Steps
 from webadmin.embedded.demo.summary import answer_table, duration_table, level_table, query_table, sdk_text
-from webadmin.embedded.demo.watch import Standing, live_blocks, wait_for_the_fix_point
+from webadmin.embedded.demo.watch import Progress, live_blocks, wait_for_the_fix_point
 from webadmin.embedded.demo.writing import SDK_QUESTION, WritePath
 from webadmin.embedded.running_stack import running_stack
 from webadmin.embedded.stack import StackSettings, describe_stack
@@ -178,7 +178,7 @@ class Demonstration:
         self._steps.say(sdk_text(sdk))
         return Before(blocks=blocks, asked=asked, sdk=sdk)
 
-    def _compact(self) -> Standing:
+    def _compact(self) -> Progress:
         """Wait until there is nothing left to compact."""
         self._steps.begin("Compact to the fix-point: poll, lease, merge, swap")
         blocks = len(live_blocks())
@@ -188,7 +188,7 @@ class Demonstration:
         self._steps.say(f"nothing left to compact: {end.live} live objects after {end.done} jobs")
         return end
 
-    def _compare(self, before: Before, end: Standing) -> Outcome:
+    def _compare(self, before: Before, end: Progress) -> Outcome:
         """Run the queries again and show the tables."""
         self._steps.begin("Ask again, and compare")
         after = live_blocks()

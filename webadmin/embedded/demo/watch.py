@@ -28,7 +28,7 @@ class CompactionStalled(LithifyError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Progress:
     """State of the compaction. ``unsettled`` blocks are queued, in a job, or not final."""
 
     unsettled: int
@@ -47,7 +47,7 @@ class Standing:
         return f"{self.live} live objects, queued {queued}; jobs {self.done} done, {self.running} running{parked}"
 
 
-def standing() -> Standing:
+def read_progress() -> Progress:
     """Read the state of the compaction.
 
     ``unsettled`` is one statement: a block moves from queue to job to result, and two statements could miss it.
@@ -55,7 +55,7 @@ def standing() -> Standing:
     has_live_job = Q(state=BlockState.OWNED, owner_job__state__in=[state.value for state in LIVE_STATES])
     jobs = dict(Job.objects.order_by().values_list("state").annotate(Count("id")))
     queued = Block.objects.filter(state=BlockState.QUEUED).order_by("level")
-    return Standing(
+    return Progress(
         unsettled=Block.objects.filter(Q(state=BlockState.QUEUED) | has_live_job).count(),
         live=live_count(),
         parked_jobs=jobs.get(JobState.PARKED.value, 0),
@@ -67,8 +67,8 @@ def standing() -> Standing:
 
 
 def wait_for_the_fix_point(
-    on_change: Callable[[Standing], None], *, silence_seconds: float = SILENCE_SECONDS_MAX
-) -> Standing:
+    on_change: Callable[[Progress], None], *, silence_seconds: float = SILENCE_SECONDS_MAX
+) -> Progress:
     """Call ``on_change`` on every change until no block is unsettled.
 
     Raises CompactionStalled after ``silence_seconds`` without a change.
@@ -76,7 +76,7 @@ def wait_for_the_fix_point(
     last, changed_at = None, time.monotonic()
     pause = threading.Event()
     while True:
-        now = standing()
+        now = read_progress()
         if now != last:
             on_change(now)
             last, changed_at = now, time.monotonic()

@@ -17,8 +17,8 @@ from engine.core.errors import LithifyError
 from engine.storage.model import ObjectStore
 from webadmin.base.database.database_clock import read_database_clock
 from webadmin.placement.services.instances import (
+    HeartbeatAnswer,
     Registration,
-    Standing,
     heartbeat,
     leave,
     register_instance,
@@ -87,19 +87,19 @@ class Membership:
 
     def _report(self) -> None:
         read_database_clock()
-        standing = Standing.UNKNOWN
+        answer = HeartbeatAnswer.UNKNOWN
         if self.is_registered:
-            standing = heartbeat(self._registration.name, store_error=self._store_error())
-        if standing is Standing.UNKNOWN:
+            answer = heartbeat(self._registration.name, store_error=self._store_error())
+        if answer is HeartbeatAnswer.UNKNOWN:
             version = register_instance(self._registration).version
             self.is_registered = True
             log.info("instance_registered name=%s ring=%d", self._registration.name, version)
-        elif standing is Standing.LEAVING:
+        elif answer is HeartbeatAnswer.LEAVING:
             self.is_leave_requested = True
         self._note_reach()
         if self._has_seen_others():
             version = settle_ring().version
-        elif standing is not Standing.UNKNOWN:
+        elif answer is not HeartbeatAnswer.UNKNOWN:
             return
         self._publish(version)
 

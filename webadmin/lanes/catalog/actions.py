@@ -21,8 +21,8 @@ from webadmin.lanes.catalog.services.branches import find_branch
 from webadmin.lanes.catalog.services.compaction.change_compaction import change_policy, order_compaction
 from webadmin.lanes.catalog.services.garbage.collect_garbage import collect_garbage
 from webadmin.lanes.catalog.services.repositories import find_repository, restore_repository
-from webadmin.lanes.catalog.standing import deleted_repositories
 from webadmin.lanes.catalog.states import RepositoryState
+from webadmin.lanes.catalog.status import deleted_repositories
 
 DEFAULT_TENANT = "anonymous"
 

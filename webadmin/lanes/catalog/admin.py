@@ -37,17 +37,17 @@ from webadmin.lanes.catalog.repository_sections import (
     state_badge,
     tombstones_text,
 )
-from webadmin.lanes.catalog.standing import standings
 from webadmin.lanes.catalog.states import CompactionState, RepositoryState
+from webadmin.lanes.catalog.status import statuses
 
 
 class RepositoryChangeList(BoundedChangeList):
-    """Change list of repositories that reads the standing of all listed ones at once."""
+    """Change list of repositories that reads the status of all listed ones at once."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
         rows = list(self.result_list)
-        found = standings(rows)
+        found = statuses(rows)
         for row in rows:
             row.now = found[row.pk]
         self.result_list = rows
@@ -74,7 +74,7 @@ class CompactionStateFilter(StateFilter):
 
 @admin.register(Repository)
 class RepositoryAdmin(ActionAdmin):
-    """Repositories and their standing."""
+    """Repositories and their status."""
 
     list_display = ("name_cell", "branches", "sealed", "tombstones", "compactions", "garbage", "state_cell")
     search_fields = ("name",)

@@ -22,8 +22,8 @@ from webadmin.lanes.catalog.repository_sections import deleted_words, tombstones
 from webadmin.lanes.catalog.services.branches import find_branch
 from webadmin.lanes.catalog.services.compaction.compact_branch import NOTHING_STAGED, begin_compaction
 from webadmin.lanes.catalog.services.repositories import find_repository
-from webadmin.lanes.catalog.standing import active_repositories, deleted_repositories, standings
 from webadmin.lanes.catalog.states import CompactionState
+from webadmin.lanes.catalog.status import active_repositories, deleted_repositories, statuses
 
 TENANTS_NAMED_MAX = 5
 
@@ -82,7 +82,7 @@ def show_status(options: dict[str, Any], actor: str, out: Any) -> None:
         Console(file=out, width=180, soft_wrap=True).print(table)
     else:
         out.write("nothing is staged on any branch")
-    now = standings(repositories)
+    now = statuses(repositories)
     condemned = sum(now[row.pk].orphans for row in repositories)
     words = (counted(len(repositories), "repository", "repositories"), counted(condemned, "condemned file"))
     out.write(", ".join(words).replace(GAP, " "))

@@ -10,8 +10,8 @@ from webadmin.lanes.catalog.branch_loads import WatchedBranch, budgets_of, watch
 from webadmin.lanes.catalog.compaction_policies import policy_of, sensor_policy
 from webadmin.lanes.catalog.lane_models import Compaction
 from webadmin.lanes.catalog.models import Branch, Repository
-from webadmin.lanes.catalog.standing import standings
 from webadmin.lanes.catalog.states import CompactionState, RepositoryState
+from webadmin.lanes.catalog.status import statuses
 from webadmin.schedule.explain_places import pauses_of, place_facts
 from webadmin.schedule.models import Job
 
@@ -48,7 +48,7 @@ def explain_repository(name: str) -> list[Explanation]:
 
 
 def _repository(repository: Repository) -> Explanation:
-    now = standings([repository])[repository.pk]
+    now = statuses([repository])[repository.pk]
     counts = (
         (now.wanted, f"{count_text(now.wanted, 'branch')} worth compacting"),
         (now.sealed_tokens, count_text(now.sealed_tokens, "sealed token")),

@@ -1,4 +1,4 @@
-"""Catalogs on the front page: the standing of each repository, those with most sealed tokens first; cached."""
+"""Catalogs on the front page: the status of each repository, those with most sealed tokens first; cached."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webadmin.adminkit.sections import Table
 from webadmin.base.access.confinement import cache_key
 from webadmin.lanes.catalog.models import Repository
 from webadmin.lanes.catalog.repository_sections import collection_words, done_words, state_badge, tombstones_text
-from webadmin.lanes.catalog.standing import RepositoryStanding, active_repositories, standings
+from webadmin.lanes.catalog.status import RepositoryStatus, active_repositories, statuses
 
 REPOSITORIES_SHOWN = 8
 KEPT_SECONDS = 15
@@ -21,27 +21,27 @@ _KEY = "catalog-overview"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogStanding:
-    """A repository and its standing."""
+class RepositoryRow:
+    """A repository and its status."""
 
     repository: Repository
-    now: RepositoryStanding
+    now: RepositoryStatus
 
 
-def catalog_standings() -> list[CatalogStanding]:
-    """Return the standing of each repository, most sealed tokens first; at most ``KEPT_SECONDS`` old."""
+def repository_rows() -> list[RepositoryRow]:
+    """Return the status of each repository, most sealed tokens first; at most ``KEPT_SECONDS`` old."""
     key = cache_key(_KEY)
-    found: list[CatalogStanding] | None = cache.get(key)
+    found: list[RepositoryRow] | None = cache.get(key)
     if found is None:
         repositories = active_repositories()
-        now = standings(repositories) if repositories else {}
-        rows = [CatalogStanding(repository=one, now=now[one.pk]) for one in repositories]
+        now = statuses(repositories) if repositories else {}
+        rows = [RepositoryRow(repository=one, now=now[one.pk]) for one in repositories]
         found = sorted(rows, key=lambda one: -one.now.sealed_tokens)
         cache.set(key, found, timeout=KEPT_SECONDS)
     return found
 
 
-def catalogs_table(rows: Sequence[CatalogStanding]) -> Table:
+def catalogs_table(rows: Sequence[RepositoryRow]) -> Table:
     """Return a table of the repositories with their compaction signals."""
     more = len(rows) - REPOSITORIES_SHOWN
     return Table(
@@ -65,7 +65,7 @@ def catalogs_table(rows: Sequence[CatalogStanding]) -> Table:
 
 def catalog_overview() -> LaneOverview:
     """Return the state of catalogs for the front page."""
-    rows = catalog_standings()
+    rows = repository_rows()
     return LaneOverview(
         wide_sections=[catalogs_table(rows)] if rows else [],
         holds=show.counted(len(rows), "repository") if rows else "",

@@ -19,8 +19,8 @@ from webadmin.lanes.catalog.compaction_sections import TONES, took_text
 from webadmin.lanes.catalog.explain import weigh
 from webadmin.lanes.catalog.lane_models import Collection, Compaction
 from webadmin.lanes.catalog.models import Branch, Repository, StagedEntry
-from webadmin.lanes.catalog.standing import RepositoryStanding, standings
 from webadmin.lanes.catalog.states import CompactionState
+from webadmin.lanes.catalog.status import RepositoryStatus, statuses
 
 SHOWN = 50
 STAGED_COUNTED = 10_000
@@ -31,7 +31,7 @@ _THRESHOLDS = ("tombstones", "sealed_rows", "sealed_tokens", "sealed_age_seconds
 _OFF_AT_0 = dict.fromkeys(_THRESHOLDS, "off") | {"retention_days": "all"}
 
 
-def state_badge(row: Repository, now: RepositoryStanding) -> SafeString:
+def state_badge(row: Repository, now: RepositoryStatus) -> SafeString:
     """Return a badge with the state of a repository."""
     if row.deleted_ms is not None:
         return show.badge("deleted", "bad", deleted_words(row))
@@ -44,7 +44,7 @@ def state_badge(row: Repository, now: RepositoryStanding) -> SafeString:
     return show.badge("wants compaction", "warn") if now.wanted else show.badge("quick", "good")
 
 
-def done_words(now: RepositoryStanding) -> SafeString | str:
+def done_words(now: RepositoryStatus) -> SafeString | str:
     """Return a summary of the compactions within the last hour."""
     count = now.compactions.get(CompactionState.PUBLISHED, 0)
     lost = now.compactions.get(CompactionState.LOST, 0)
@@ -52,7 +52,7 @@ def done_words(now: RepositoryStanding) -> SafeString | str:
     return show.note(f"{show.count_text(count)} in an hour", more)
 
 
-def collection_words(now: RepositoryStanding) -> SafeString | str:
+def collection_words(now: RepositoryStatus) -> SafeString | str:
     """Return a summary of the last garbage collection."""
     last = now.collection
     when = "never looked for" if last is None else f"looked for {ago_text(last.finished_ms)}"
@@ -78,7 +78,7 @@ def repository_notices(row: Repository) -> list[Notice]:
     """Return the notices that need an operator."""
     if row.deleted_ms is not None:
         return [Notice(tone="bad", text=deleted_words(row))]
-    [now] = standings([row]).values()
+    [now] = statuses([row]).values()
     notices = []
     if now.failed:
         text = f"{show.counted(now.failed, 'compaction')} failed within an hour, or parked: see why below."
@@ -92,7 +92,7 @@ def repository_notices(row: Repository) -> list[Notice]:
 
 def repository_sections(row: Repository) -> list[Section]:
     """Return the sections of a repository's page."""
-    [now] = standings([row]).values()
+    [now] = statuses([row]).values()
     return [
         Facts(
             title="How it stands",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from webadmin.lanes.catalog.standing import active_repositories, standings, states_within_hour
+from webadmin.lanes.catalog.status import active_repositories, states_within_hour, statuses
 
 Sample = tuple[tuple[str, ...], float]
 
@@ -15,7 +15,7 @@ Sample = tuple[tuple[str, ...], float]
 def catalog_samples(repositories_max: int) -> Iterator[tuple[str, list[Sample]]]:
     """Yield each metric's name with its samples."""
     repositories = active_repositories()
-    found = standings(repositories)
+    found = statuses(repositories)
     shown = sorted(repositories, key=lambda one: -found[one.pk].sealed_tokens)[:repositories_max]
     rows = [((one.tenant, one.name), found[one.pk]) for one in shown]
     yield "lithify_catalog_sealed_tokens", [(key, now.sealed_tokens) for key, now in rows]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.models import DAY_S, DataSource, Registration
-from webadmin.lanes.tables.standing import COMMITTED, RECENT_MAX
 from webadmin.lanes.tables.states import TaskState
+from webadmin.lanes.tables.status import COMMITTED, RECENT_MAX
 from webadmin.lanes.tables.task_models import Task, TaskChunk
 
 DAYS = 14

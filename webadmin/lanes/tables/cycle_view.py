@@ -26,8 +26,8 @@ from webadmin.lanes.tables.budget import read_budget
 from webadmin.lanes.tables.models import Chunk, ChunkOverride, DataSource, Policy, Segment
 from webadmin.lanes.tables.policies import excluded_of, limits_of, policy_of
 from webadmin.lanes.tables.segment_view import Interval, closure, latest_end
-from webadmin.lanes.tables.standing import WITHOUT_TASK
-from webadmin.lanes.tables.states import ChunkOverrideKind, ChunkStanding, TaskState
+from webadmin.lanes.tables.states import ChunkOverrideKind, ChunkStatus, TaskState
+from webadmin.lanes.tables.status import WITHOUT_TASK
 from webadmin.lanes.tables.task_models import Task, TaskChunk, TaskDependency
 
 CHUNKS_MAX = 5_000
@@ -119,7 +119,7 @@ def _rows(
     rows = _within(source, extents)
     touching = [task for task in tasks if any(task.start_ms < high and low < task.end_ms for low, high in extents)]
     stretches = [(task.start_ms, task.end_ms) for task in touching]
-    put_off = Chunk.objects.filter(source=source, state=ChunkStanding.DEFERRED, is_quarantined=False)
+    put_off = Chunk.objects.filter(source=source, state=ChunkStatus.DEFERRED, is_quarantined=False)
     best = list(put_off.order_by("-priority", "-end_ms", "start_ms")[:waiting_max])
     rows |= {chunk.start_ms: chunk for chunk in best} | _within(source, stretches)
     fresh = list(rows.values())

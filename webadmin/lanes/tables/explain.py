@@ -9,8 +9,8 @@ from engine.schedule.progress import count_text
 from webadmin.adminkit.formatting import moment_text, size_text
 from webadmin.lanes.tables.cycle_view import budget_left
 from webadmin.lanes.tables.models import BadFile, Chunk, DataSource, Policy, Segment
-from webadmin.lanes.tables.standing import standings
-from webadmin.lanes.tables.states import ChunkStanding, SegmentState, TaskState
+from webadmin.lanes.tables.states import ChunkStatus, SegmentState, TaskState
+from webadmin.lanes.tables.status import statuses
 from webadmin.lanes.tables.task_models import Task
 from webadmin.schedule.explain import explain_job_row
 from webadmin.schedule.explain_places import pauses_of, place_facts
@@ -36,7 +36,7 @@ def explain_table(name: str) -> list[Explanation]:
 
 
 def _table(source: DataSource) -> Explanation:
-    now = standings([source])[source.id]
+    now = statuses([source])[source.id]
     counts = ((now.unstable, "worth compacting"), (now.deferred, "deferred"))
     waits = [f"{count_text(count, 'chunk')} {what}" for count, what in counts if count > 0]
     held = (
@@ -126,14 +126,14 @@ def _next(chunk: Chunk) -> str:
     if chunk.task is not None:
         return _next_of_task(chunk.task)
     return {
-        ChunkStanding.EMPTY: "registering a file for it",
-        ChunkStanding.STABLE: "a file that comes in or goes",
-        ChunkStanding.UNSTABLE: "the controller makes a task of it within seconds",
-        ChunkStanding.DEFERRED: "an operator lets it be tried again, or something changes in it"
+        ChunkStatus.EMPTY: "registering a file for it",
+        ChunkStatus.STABLE: "a file that comes in or goes",
+        ChunkStatus.UNSTABLE: "the controller makes a task of it within seconds",
+        ChunkStatus.DEFERRED: "an operator lets it be tried again, or something changes in it"
         if chunk.is_quarantined
         else "it is taken back when fewer tasks wait",
-        ChunkStanding.SKIPPED: "what keeps it out ends, or an operator takes it back",
-    }[ChunkStanding(chunk.state)]
+        ChunkStatus.SKIPPED: "what keeps it out ends, or an operator takes it back",
+    }[ChunkStatus(chunk.state)]
 
 
 def _next_of_task(task: Task) -> str:

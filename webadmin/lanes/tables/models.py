@@ -24,7 +24,7 @@ from webadmin.lanes.tables.column_sizes import (
 )
 from webadmin.lanes.tables.states import (
     ChunkOverrideKind,
-    ChunkStanding,
+    ChunkStatus,
     RegistrationMode,
     SegmentState,
 )
@@ -247,7 +247,7 @@ class Chunk(models.Model):
     source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="chunks", db_index=False)
     start_ms = models.BigIntegerField()
     end_ms = models.BigIntegerField()
-    state = models.CharField(max_length=10, choices=ChunkStanding, default=ChunkStanding.UNSTABLE)
+    state = models.CharField(max_length=10, choices=ChunkStatus, default=ChunkStatus.UNSTABLE)
     is_dirty = models.BooleanField(default=True)
     fingerprint = models.CharField(max_length=DIGEST_MAX, blank=True)
     version = ByteOrderedField(max_length=VERSION_MAX, blank=True)
@@ -286,7 +286,7 @@ class Chunk(models.Model):
             # Deferred chunks by priority.
             models.Index(
                 fields=["source", "-priority", "-end_ms"],
-                condition=Q(state=ChunkStanding.DEFERRED),
+                condition=Q(state=ChunkStatus.DEFERRED),
                 name="tables_chunk_deferred",
             ),
             models.Index(fields=["source", "state"], name="tables_chunk_by_state"),

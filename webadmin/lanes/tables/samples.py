@@ -10,7 +10,7 @@ from django.db.models import Count
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.churn import AGAIN_DAYS, AGAIN_MIN, DAY_MS
 from webadmin.lanes.tables.models import DataSource
-from webadmin.lanes.tables.standing import COMMITTED, SourceStanding, standings
+from webadmin.lanes.tables.status import COMMITTED, TableStatus, statuses
 from webadmin.lanes.tables.task_models import TaskChunk
 
 Sample = tuple[tuple[str, ...], float]
@@ -19,7 +19,7 @@ Sample = tuple[tuple[str, ...], float]
 def table_samples(tables_max: int) -> Iterator[tuple[str, list[Sample]]]:
     """Yield the name of each metric with its samples, for at most ``tables_max`` tables."""
     sources = list(DataSource.objects.order_by("tenant", "name"))
-    found = standings(sources)
+    found = statuses(sources)
     shown = sorted(sources, key=lambda source: -found[source.id].to_rewrite)[:tables_max]
     tables = [((source.tenant, source.name), found[source.id]) for source in shown]
     churning = _churning()
@@ -37,7 +37,7 @@ def _of_state(key: tuple[str, str], state: str, count: int) -> Sample:
     return (*key, state), count
 
 
-def _chunks(table: SourceStanding) -> list[tuple[str, int]]:
+def _chunks(table: TableStatus) -> list[tuple[str, int]]:
     return [
         ("unstable", table.unstable),
         ("deferred", table.deferred),
@@ -46,7 +46,7 @@ def _chunks(table: SourceStanding) -> list[tuple[str, int]]:
     ]
 
 
-def _tasks(table: SourceStanding) -> list[tuple[str, int]]:
+def _tasks(table: TableStatus) -> list[tuple[str, int]]:
     return [
         ("running", table.running),
         ("waiting", table.waiting),

@@ -14,7 +14,7 @@ class SegmentState(models.TextChoices):
     DELETED = "deleted", "deleted"  # its object is deleted; the row is history
 
 
-class ChunkStanding(models.TextChoices):
+class ChunkStatus(models.TextChoices):
     """State of a chunk."""
 
     EMPTY = "empty", "empty"  # no rows

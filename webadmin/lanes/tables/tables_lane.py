@@ -26,7 +26,7 @@ from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.tables.admin.job_sections import job_sections
 from webadmin.lanes.tables.admin.overview import tables_overview
 from webadmin.lanes.tables.explain import explain_path, explain_table
-from webadmin.lanes.tables.lane_report import table_troubles, tables_kept, tables_waiting
+from webadmin.lanes.tables.lane_report import table_blockers, tables_kept, tables_waiting
 from webadmin.lanes.tables.merge_specs import PlannedTask, check_result, planned_tasks, spec_of
 from webadmin.lanes.tables.models import Chunk, DataSource
 from webadmin.lanes.tables.samples import table_samples
@@ -37,7 +37,7 @@ from webadmin.lanes.tables.services.overrides import release_since
 from webadmin.lanes.tables.services.settle_failures import files_kept_out, of_place
 from webadmin.lanes.tables.states import TaskState
 from webadmin.lanes.tables.task_models import Task
-from webadmin.schedule.lanes import Accepted, Finished, Lane, Sample, SwapMoment, Trouble, Waiting
+from webadmin.schedule.lanes import Accepted, Finished, Lane, LaneBlocker, Sample, SwapMoment, Waiting
 from webadmin.schedule.models import Job
 from webadmin.schedule.services.operation import Operation, OperationOutcome
 
@@ -84,8 +84,8 @@ class TablesLane(Lane):
     def kept_by_deletion(self, tenant: str) -> list[str]:
         return tables_kept(tenant)
 
-    def troubles(self) -> list[Trouble]:
-        return table_troubles()
+    def blockers(self) -> list[LaneBlocker]:
+        return table_blockers()
 
     def jobs_of(self, place: str) -> Q:
         return of_place(place, "tables_task__source")

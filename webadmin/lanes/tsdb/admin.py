@@ -28,8 +28,8 @@ from webadmin.lanes.tsdb.models import Block, Bucket, BucketTenant, Folder, Grou
 from webadmin.lanes.tsdb.policies import read_ranges
 from webadmin.lanes.tsdb.progress import TenantProgress, tenant_progress
 from webadmin.lanes.tsdb.services.buckets import SETTINGS
-from webadmin.lanes.tsdb.standing import bucket_standings, bucket_state, partition_notices, tenant_state
 from webadmin.lanes.tsdb.states import GroupState
+from webadmin.lanes.tsdb.status import bucket_state, bucket_statuses, partition_notices, tenant_state
 from webadmin.lanes.tsdb.unrecorded_blocks import unrecorded_blocks
 
 SHOWN = 100
@@ -38,18 +38,18 @@ GROUP_TONES = {GroupState.OPEN: "busy", GroupState.DONE: "good", GroupState.DISS
 
 
 class BucketChangeList(BoundedChangeList):
-    """A change list that reads the standings of the listed buckets in one pass."""
+    """A change list that reads the statuses of the listed buckets in one pass."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
         rows = list(self.result_list)
-        for row, now in zip(rows, bucket_standings(rows), strict=True):
+        for row, now in zip(rows, bucket_statuses(rows), strict=True):
             row.now = now
         self.result_list = rows
 
 
 class TenantChangeList(BoundedChangeList):
-    """A change list that reads the standings of the listed tenants in one pass."""
+    """A change list that reads the statuses of the listed tenants in one pass."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
@@ -98,7 +98,7 @@ class BucketAdmin(ActionAdmin):
     operator_actions = BUCKET_ACTIONS
 
     def notices(self, row: Bucket) -> Sequence[Notice]:
-        [now] = bucket_standings([row])
+        [now] = bucket_statuses([row])
         cut = [Notice(tone=tone, text=text) for tone, text in partition_notices(now.too_large, now.parts)]
         if row.scan_error:
             return [Notice(tone="bad", text=f"The last scan broke off: {row.scan_error}"), *cut]
@@ -117,7 +117,7 @@ class BucketAdmin(ActionAdmin):
             Facts(
                 title="Bucket",
                 rows=[
-                    ("State", _badge(bucket_state(bucket_standings([row])[0]))),
+                    ("State", _badge(bucket_state(bucket_statuses([row])[0]))),
                     ("URL", show.code(row.url)),
                     ("Layout", row.get_layout_display()),
                     ("Last scan", self.scanned(row)),

@@ -180,7 +180,7 @@ class BlockQuarantineAdmin(ActionAdmin):
 class OutboxStepAdmin(ReadOnlyAdmin):
     """Outbox steps: writes to buckets."""
 
-    list_display = ("step", "block_cell", "attempts", "done", "trouble")
+    list_display = ("step", "block_cell", "attempts", "done", "error")
     list_filter = (OpenFilter, TenantFilter)
     shortcuts = (("Still to be written", "now=open"), ("Written", "now=done"))
     ordering = ("-id",)
@@ -221,6 +221,6 @@ class OutboxStepAdmin(ReadOnlyAdmin):
     def done(self, row: OutboxStep) -> SafeString | str:
         return show.age(row.done_at_ms, dialect.clock_ms()) if row.done_at_ms else show.badge("not yet", "busy")
 
-    @display(description="Trouble")
-    def trouble(self, row: OutboxStep) -> str:
+    @display(description="Last error")
+    def error(self, row: OutboxStep) -> str:
         return row.last_error if row.done_at_ms is None else ""

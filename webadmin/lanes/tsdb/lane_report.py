@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.schedule.progress import count_text, first_names
 from webadmin.lanes.tsdb.models import Bucket, BucketTenant, OutboxStep
-from webadmin.schedule.lanes import Trouble, Waiting
+from webadmin.schedule.lanes import LaneBlocker, Waiting
 
 
 def compactions_waiting(tenant: str | None) -> list[Waiting]:
@@ -37,17 +37,17 @@ def blocks_kept(tenant: str) -> list[str]:
     ]
 
 
-def bucket_troubles() -> list[Trouble]:
+def bucket_blockers() -> list[LaneBlocker]:
     """Return the problems of buckets that need an operator."""
     found = []
     if count := Bucket.objects.filter(is_paused=False).exclude(scan_error="").count():
         text = f"{count_text(count, 'bucket')} not read: the last scan broke off"
-        found.append(Trouble("buckets_not_read", text, "check the store of the bucket; the scan is repeated"))
+        found.append(LaneBlocker("buckets_not_read", text, "check the store of the bucket; the scan is repeated"))
     tenants = BucketTenant.objects.filter(is_deleted=False, bucket__is_paused=False)
     if count := tenants.exclude(refusal="").count():
         text = f"{count_text(count, 'tenant')} of buckets not planned"
-        found.append(Trouble("buckets_refused", text, "read the reason on the page of the tenant's intervals"))
+        found.append(LaneBlocker("buckets_refused", text, "read the reason on the page of the tenant's intervals"))
     if count := OutboxStep.objects.filter(done_at_ms=None).exclude(last_error="").count():
         text = f"{count_text(count, 'write')} to buckets refused: results are not seen yet"
-        found.append(Trouble("outbox_refused", text, "check the store of the bucket; the write is tried again"))
+        found.append(LaneBlocker("outbox_refused", text, "check the store of the bucket; the write is tried again"))
     return found

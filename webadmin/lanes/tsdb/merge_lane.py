@@ -30,7 +30,7 @@ from webadmin.adminkit.sections import Section
 from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.tsdb.explain import explain_blocks
 from webadmin.lanes.tsdb.job_sections import job_sections
-from webadmin.lanes.tsdb.lane_report import blocks_kept, bucket_troubles, compactions_waiting
+from webadmin.lanes.tsdb.lane_report import blocks_kept, bucket_blockers, compactions_waiting
 from webadmin.lanes.tsdb.models import Block, Bucket, BucketTenant, Group, Part
 from webadmin.lanes.tsdb.overview import tsdb_overview
 from webadmin.lanes.tsdb.policies import allows_partitions, layout_of
@@ -39,7 +39,7 @@ from webadmin.lanes.tsdb.services.complete_groups import Completion, complete_pa
 from webadmin.lanes.tsdb.services.dissolve_groups import dissolve_groups
 from webadmin.lanes.tsdb.services.quarantine_sources import of_place, release_since, sources_kept_out
 from webadmin.lanes.tsdb.states import BlockState, GroupState
-from webadmin.schedule.lanes import Accepted, Finished, Lane, Offer, Sample, SwapMoment, Trouble, Waiting
+from webadmin.schedule.lanes import Accepted, Finished, Lane, LaneBlocker, Offer, Sample, SwapMoment, Waiting
 from webadmin.schedule.models import Job
 from webadmin.schedule.services.operation import Operation, OperationOutcome
 
@@ -99,8 +99,8 @@ class TsdbLane(Lane):
     def kept_by_deletion(self, tenant: str) -> list[str]:
         return blocks_kept(tenant)
 
-    def troubles(self) -> list[Trouble]:
-        return bucket_troubles()
+    def blockers(self) -> list[LaneBlocker]:
+        return bucket_blockers()
 
     def jobs_of(self, place: str) -> Q:
         return of_place(place, "tsdb_part__group__tenant")

@@ -1,4 +1,4 @@
-"""Front page section of buckets: a table of their standings."""
+"""Front page section of buckets: a table of their statuses."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from webadmin.adminkit.overview import LaneOverview
 from webadmin.adminkit.sections import Notice, Table
 from webadmin.base.database import dialect
 from webadmin.lanes.tsdb.models import BlockQuarantine, Bucket, BucketTenant, OutboxStep
-from webadmin.lanes.tsdb.standing import BucketStanding, bucket_standings, bucket_state
+from webadmin.lanes.tsdb.status import BucketStatus, bucket_state, bucket_statuses
 
 BUCKETS_SHOWN = 8
 
 
-def buckets_table(standings: Sequence[BucketStanding]) -> Table:
+def buckets_table(statuses: Sequence[BucketStatus]) -> Table:
     """Return a table of buckets with the remaining work in each."""
     now_ms = dialect.clock_ms()
-    more = len(standings) - BUCKETS_SHOWN
+    more = len(statuses) - BUCKETS_SHOWN
     return Table(
         title="Buckets of Prometheus blocks",
         headers=(
@@ -37,7 +37,7 @@ def buckets_table(standings: Sequence[BucketStanding]) -> Table:
                 show.count_text(one.kept_out),
                 show.count_text(one.to_write),
             )
-            for one in standings[:BUCKETS_SHOWN]
+            for one in statuses[:BUCKETS_SHOWN]
             for state in [bucket_state(one)]
         ],
         more=show.link(show.list_address(Bucket), f"{more} more") if more > 0 else "",
@@ -46,7 +46,7 @@ def buckets_table(standings: Sequence[BucketStanding]) -> Table:
 
 def tsdb_overview() -> LaneOverview:
     """Return the state of buckets for the front page."""
-    rows = bucket_standings()
+    rows = bucket_statuses()
     ahead = sum(one.compactions for one in rows)
     return LaneOverview(
         notices=list(_notices(rows)),
@@ -56,7 +56,7 @@ def tsdb_overview() -> LaneOverview:
     )
 
 
-def _notices(rows: Sequence[BucketStanding]) -> Iterator[Notice]:
+def _notices(rows: Sequence[BucketStatus]) -> Iterator[Notice]:
     buckets = show.list_address(Bucket)
     if silent := sum(bool(one.bucket.scan_error) and not one.bucket.is_paused for one in rows):
         text = f"{show.counted(silent, 'bucket')} of Prometheus blocks not read: the last scan broke off."

@@ -44,7 +44,7 @@ class InstanceRefused(LithifyError):
     code = "instance_refused"
 
 
-class Standing(enum.StrEnum):
+class HeartbeatAnswer(enum.StrEnum):
     """The registry's answer to a heartbeat."""
 
     ACTIVE = "active"  # continue
@@ -101,16 +101,16 @@ def register_instance(registration: Registration) -> Ring:
         return _settle(f"{registration.name} registered", f"writer:{registration.name}")
 
 
-def heartbeat(name: str, *, store_error: str = "") -> Standing:
+def heartbeat(name: str, *, store_error: str = "") -> HeartbeatAnswer:
     """Record a heartbeat, and why the last attempt to store segments failed, "" if it succeeded.
 
     It updates a single row.
     """
     present = Instance.objects.filter(name=name, left_at_ms=None)
     if not present.update(heartbeat_at_ms=dialect.clock_ms(), store_error=store_error[:STORE_ERROR_MAX]):
-        return Standing.UNKNOWN
+        return HeartbeatAnswer.UNKNOWN
     state = present.values_list("state", flat=True).first()
-    return Standing(state) if state else Standing.UNKNOWN  # it was removed between the two statements
+    return HeartbeatAnswer(state) if state else HeartbeatAnswer.UNKNOWN  # it was removed between the two statements
 
 
 def drain_instance(name: str, *, actor: str, reason: str) -> bool:

@@ -21,7 +21,7 @@ from webadmin.adminkit import formatting as show
 from webadmin.adminkit.overview import LaneOverview
 from webadmin.adminkit.sections import Notice, Section, Table
 from webadmin.base.actions.action import ActionContext
-from webadmin.schedule.lanes import Accepted, Finished, Lane, Sample, SwapMoment, Trouble, Waiting
+from webadmin.schedule.lanes import Accepted, Finished, Lane, LaneBlocker, Sample, SwapMoment, Waiting
 from webadmin.schedule.models import Job
 from webadmin.schedule.services.operation import Operation, OperationOutcome
 
@@ -108,10 +108,10 @@ class EchoLane(Lane):
             [((*place, state), float(count)) for place, states in folders for state, count in sorted(states.items())],
         )
 
-    def troubles(self) -> list[Trouble]:
+    def blockers(self) -> list[LaneBlocker]:
         count = TextFile.objects.filter(state=TextState.QUARANTINED).count()
         text = f"{count} text files in quarantine"
-        return [Trouble("texts_quarantined", text, "repair them, then run manage.py echo release")] if count else []
+        return [LaneBlocker("texts_quarantined", text, "repair them, then run manage.py echo release")] if count else []
 
     def jobs_of(self, place: str) -> Q:
         tenant, _, folder = place.partition("/")

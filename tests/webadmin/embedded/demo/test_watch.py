@@ -11,10 +11,10 @@ from webadmin.embedded.demo.figures import totals_by_level
 from webadmin.embedded.demo.policies import AGE_SECONDS, pause_compaction, resume_compaction, shorten_ages
 from webadmin.embedded.demo.watch import (
     CompactionStalled,
-    Standing,
+    Progress,
     live_blocks,
     live_count,
-    standing,
+    read_progress,
     wait_for_the_fix_point,
 )
 from webadmin.lanes.profiles.level_models import LevelPolicy
@@ -31,14 +31,14 @@ def let_everything_age(service: Service) -> None:
 def test_queued_and_leased_blocks_are_unsettled_until_their_results_are_final(service: Service) -> None:
     shorten_ages()
     service.add_segments(3)
-    assert standing().unsettled == 3
+    assert read_progress().unsettled == 3
     worker = service.worker()
     for level in range(3):
         let_everything_age(service)
         (spec,) = worker.take()
         assert spec.level == level
-        assert standing().running == 1
-        assert standing().unsettled == len(spec.sources)
+        assert read_progress().running == 1
+        assert read_progress().unsettled == len(spec.sources)
         worker.poll(worker.success(spec.job), capacity=0)
     end = wait_for_the_fix_point(lambda now: None, silence_seconds=1)
     assert (end.unsettled, end.live, end.done) == (0, 1, 3)
@@ -60,9 +60,9 @@ def test_a_parked_job_has_nothing_to_come_and_is_counted(service: Service) -> No
 
 
 def test_every_change_is_reported_once(service: Service) -> None:
-    seen: list[Standing] = []
+    seen: list[Progress] = []
     wait_for_the_fix_point(seen.append, silence_seconds=1)
-    assert seen == [standing()]
+    assert seen == [read_progress()]
 
 
 def test_a_compaction_that_stands_still_is_an_error_not_an_endless_wait(service: Service) -> None:
@@ -80,7 +80,7 @@ def test_while_it_is_paused_nothing_is_handed_out_and_everything_waits_for_the_e
     let_everything_age(service)
     worker = service.worker()
     assert worker.take() == []
-    assert (standing().unsettled, live_count()) == (3, 3)
+    assert (read_progress().unsettled, live_count()) == (3, 3)
     resume_compaction()
     (spec,) = worker.take()
     assert len(spec.sources) == 3

@@ -16,9 +16,9 @@ from webadmin.base.access.models import AuditEntry
 from webadmin.placement.models import Instance, RingChange, Slot
 from webadmin.placement.services import read_ring as reading
 from webadmin.placement.services.instances import (
+    HeartbeatAnswer,
     InstanceRefused,
     Registration,
-    Standing,
     current_ring,
     drain_instance,
     heartbeat,
@@ -78,11 +78,11 @@ def test_a_briefly_silent_instance_is_not_writable_and_keeps_its_shards(clock: M
     register("a", "b")
     before = owners()
     clock.advance(3)
-    assert heartbeat("a") is Standing.ACTIVE
+    assert heartbeat("a") is HeartbeatAnswer.ACTIVE
     settle_ring()
     assert writable() == ["a"]
     assert owners() == before
-    assert heartbeat("b") is Standing.ACTIVE
+    assert heartbeat("b") is HeartbeatAnswer.ACTIVE
     settle_ring()
     assert writable() == ["a", "b"]
 
@@ -94,7 +94,7 @@ def test_a_long_silent_instance_loses_its_shards_and_must_register_again(clock: 
     settle_ring()
     assert set(owners().values()) == {"a"}
     assert Instance.objects.get(name="b").left_at_ms == clock.now_ms
-    assert heartbeat("b") is Standing.UNKNOWN
+    assert heartbeat("b") is HeartbeatAnswer.UNKNOWN
     register("b")
     assert set(owners().values()) == {"a", "b"}
 
@@ -118,7 +118,7 @@ def test_an_operator_drains_an_instance_which_hears_of_it_at_its_heartbeat(clock
     register("a", "b")
     assert drain_instance("b", actor="ada", reason="new disk")
     assert not drain_instance("b", actor="ada", reason="again")
-    assert heartbeat("b") is Standing.LEAVING
+    assert heartbeat("b") is HeartbeatAnswer.LEAVING
     assert set(owners().values()) == {"a"}
     assert "ada" in set(AuditEntry.objects.values_list("actor", flat=True))
     change = RingChange.objects.first()

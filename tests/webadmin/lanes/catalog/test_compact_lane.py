@@ -32,8 +32,8 @@ from webadmin.lanes.catalog.services.compaction.end_compactions import GATHER_MS
 from webadmin.lanes.catalog.services.records import seal_branch
 from webadmin.lanes.catalog.services.reset_branch import reset_branch
 from webadmin.lanes.catalog.services.write_objects import delete_prefix
-from webadmin.lanes.catalog.standing import standings
 from webadmin.lanes.catalog.states import CompactionState, Why
+from webadmin.lanes.catalog.status import statuses
 from webadmin.schedule.explain import explain_name
 from webadmin.schedule.models import Attempt, Command, Job
 from webadmin.schedule.register import JobFilter, parked_jobs
@@ -237,7 +237,7 @@ def test_after_its_last_failure_the_branch_rests_and_is_tried_again(compactor: C
     assert (done.state, done.ended_because) == ("open", "ChecksumMismatch: a damaged range")
     assert [job.last_error_message for job in parked_jobs()] == ["a damaged range"]
     assert "damaged" in str(explain_branch("acme/repo/main")[0])
-    [now] = standings([catalog.repository]).values()
+    [now] = statuses([catalog.repository]).values()
     assert (now.failed, now.running) == (1, 0)
     told = dict(dict(catalog_samples(1))["lithify_catalog_compactions"])
     assert told["acme", "repo", "failed"] == 1, "the alert LithifyBranchesSlow counts it"

@@ -20,7 +20,7 @@ from webadmin.lanes.tables.services import run_cycle
 from webadmin.lanes.tables.services.overrides import end_overrides, override_chunks
 from webadmin.lanes.tables.services.run_cycle import run_source_cycle
 from webadmin.lanes.tables.services.sources import NewTable, create_table
-from webadmin.lanes.tables.states import ChunkOverrideKind, ChunkStanding, RegistrationMode, TaskState
+from webadmin.lanes.tables.states import ChunkOverrideKind, ChunkStatus, RegistrationMode, TaskState
 from webadmin.lanes.tables.task_models import Task, TaskChunk
 from webadmin.schedule.models import Job
 
@@ -92,7 +92,7 @@ def test_a_cycle_that_read_before_a_commit_is_repeated(world: World, monkeypatch
     monkeypatch.setattr(run_cycle, "run_cycle", late)
     assert world.turn().created == []
     assert turns == 2
-    assert world.chunk(0).state == ChunkStanding.STABLE
+    assert world.chunk(0).state == ChunkStatus.STABLE
     check_timelines()
 
 
@@ -129,11 +129,11 @@ def test_what_does_not_fit_the_queue_is_put_off_and_never_looked_at_again_for_it
     days(world, *range(0, 12, 2))
     world.turn()
     assert Task.objects.filter(state=TaskState.OPEN).count() == 3
-    assert Chunk.objects.filter(state=ChunkStanding.DEFERRED).count() == 3
+    assert Chunk.objects.filter(state=ChunkStatus.DEFERRED).count() == 3
     for _ in range(3):
         assert world.turn().analysed == 0
     assert world.work_off() == 6
-    assert set(Chunk.objects.values_list("state", flat=True)) == {ChunkStanding.STABLE}
+    assert set(Chunk.objects.values_list("state", flat=True)) == {ChunkStatus.STABLE}
     assert set(Chunk.objects.values_list("analyses", flat=True)) == {2}, "once when it came, once when it was merged"
     check_timelines()
 
@@ -143,7 +143,7 @@ def test_never_and_now_are_obeyed(world: World) -> None:
     override_chunks(world.table, (day(4), day(5)), NEVER, context=CONTEXT)
     days(world, 0, 2, 4)
     world.turn()
-    assert world.chunk(4).state == ChunkStanding.SKIPPED
+    assert world.chunk(4).state == ChunkStatus.SKIPPED
     assert "excluded" in world.chunk(4).reason
     assert sorted(TaskChunk.objects.values_list("start_ms", flat=True)) == [day(0), day(2)]
     world.work_off()

@@ -12,7 +12,7 @@ from tests.webadmin.lanes.tables.conftest import World, check_timelines
 from tests.webadmin.lanes.tables.fake_node import seen_ids
 from tests.webadmin.lanes.tables.parquet_files import put_hours
 from webadmin.lanes.tables.models import Chunk, DataSource, Registration, Segment
-from webadmin.lanes.tables.states import ChunkStanding, TaskState
+from webadmin.lanes.tables.states import ChunkStatus, TaskState
 from webadmin.lanes.tables.task_models import DiscardedOutput, Task, TaskChunk, TaskDependency, TaskSegment
 from webadmin.schedule.models import Attempt, Command, Job
 
@@ -87,4 +87,4 @@ def test_registrations_cycles_and_commits_are_atomic(world: World) -> None:
     assert world.work_off() == 1
     world.publish()
     assert seen_ids(world.store) == ids
-    assert set(Chunk.objects.values_list("state", flat=True)) == {ChunkStanding.STABLE}
+    assert set(Chunk.objects.values_list("state", flat=True)) == {ChunkStatus.STABLE}

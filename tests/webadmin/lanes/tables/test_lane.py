@@ -12,7 +12,7 @@ from tests.webadmin.lanes.tables.conftest import World, check_timelines
 from tests.webadmin.lanes.tables.fake_node import FakeNode, seen_ids
 from tests.webadmin.lanes.tables.parquet_files import DAY_MS, day, put_hours, put_rows
 from webadmin.lanes.tables.models import DataSource, Segment
-from webadmin.lanes.tables.states import ChunkOutcome, ChunkStanding, RegistrationMode, SegmentState, TaskState
+from webadmin.lanes.tables.states import ChunkOutcome, ChunkStatus, RegistrationMode, SegmentState, TaskState
 from webadmin.lanes.tables.task_models import Task, TaskChunk
 from webadmin.schedule.models import Job
 
@@ -23,7 +23,7 @@ def test_a_day_of_hours_becomes_one_file_and_the_second_plan_is_empty(world: Wor
     before = seen_ids(world.store)
     report = world.turn()
     assert (len(report.created), report.started) == (1, 1)
-    assert world.chunk(0).state == ChunkStanding.UNSTABLE
+    assert world.chunk(0).state == ChunkStatus.UNSTABLE
     [spec] = world.node.take()
     assert sum(file.rows for chunk in spec.chunks for file in chunk.files) == 72
     world.node.finish(spec)
@@ -35,7 +35,7 @@ def test_a_day_of_hours_becomes_one_file_and_the_second_plan_is_empty(world: Wor
     assert len(manifest.files) == 1
     assert world.turn().created == []
     chunk = world.chunk(0)
-    assert (chunk.state, chunk.is_dirty, chunk.task) == (ChunkStanding.STABLE, False, None)
+    assert (chunk.state, chunk.is_dirty, chunk.task) == (ChunkStatus.STABLE, False, None)
     assert Task.objects.get().state == TaskState.DONE
     check_timelines()
 
@@ -143,7 +143,7 @@ def test_a_large_task_reserves_slots_after_it_was_skipped(world: World) -> None:
 
     world.turn()
     assert queue() == ("AC", "BDE")
-    assert world.chunk(25).state == ChunkStanding.DEFERRED
+    assert world.chunk(25).state == ChunkStatus.DEFERRED
     assert Task.objects.get(start_ms=day(45)).passed == 1
     assert end("A") == ("CD", "BE")
     assert Task.objects.get(start_ms=day(45)).passed == 2
@@ -172,7 +172,7 @@ def test_late_data_stays_beside_what_was_merged_meanwhile(world: World) -> None:
     world.publish()
     assert seen_ids(world.store).count(77) == 1
     world.turn()
-    assert world.chunk(5).state == ChunkStanding.UNSTABLE, "two files, where one would do"
+    assert world.chunk(5).state == ChunkStatus.UNSTABLE, "two files, where one would do"
 
 
 def test_a_clock_that_goes_back_hides_no_rows(world: World) -> None:
@@ -207,7 +207,7 @@ def test_what_replaces_a_day_wins_over_its_merge(world: World) -> None:
     world.publish()
     assert seen_ids(world.store) == [99]
     world.turn()
-    assert world.chunk(5).state == ChunkStanding.STABLE
+    assert world.chunk(5).state == ChunkStatus.STABLE
 
 
 @pytest.mark.row("tables-invariant-17")
@@ -241,6 +241,6 @@ def test_every_chunk_with_data_has_a_state_and_a_reason(world: World) -> None:
     world.add("over-midnight.parquet", *put_hours(world.store, 10, hours=[1]))
     world.turn()
     told = {chunk.start_ms: (chunk.state, bool(chunk.reason)) for chunk in world.table.chunks.all()}
-    in_tasks, put_off = (ChunkStanding.UNSTABLE, True), (ChunkStanding.DEFERRED, True)
-    good = dict.fromkeys([day(6), day(7), day(10)], (ChunkStanding.STABLE, True))
+    in_tasks, put_off = (ChunkStatus.UNSTABLE, True), (ChunkStatus.DEFERRED, True)
+    good = dict.fromkeys([day(6), day(7), day(10)], (ChunkStatus.STABLE, True))
     assert told == {day(4): in_tasks, day(2): in_tasks, day(0): put_off} | good

@@ -18,8 +18,8 @@ from webadmin.lanes.tables.budget import read_budget
 from webadmin.lanes.tables.cycle_view import budget_left
 from webadmin.lanes.tables.models import Chunk, ChunkOverride, DataSource, Policy
 from webadmin.lanes.tables.plan_preview import preview
-from webadmin.lanes.tables.standing import standings
-from webadmin.lanes.tables.states import ChunkStanding
+from webadmin.lanes.tables.states import ChunkStatus
+from webadmin.lanes.tables.status import statuses
 from webadmin.lanes.tables.task_models import Task
 
 
@@ -50,7 +50,7 @@ def test_the_timeline_follows_a_table_from_its_files_to_its_merges(world: World,
     assert told["columns"]["segments"] == [24, 24]
     [spec] = world.node.take()
     assert sorted(task["state"] for task in data(operator, world)["tasks"]["shown"]) == ["running", "waiting"]
-    now = standings([DataSource.objects.get()])[world.table.id]
+    now = statuses([DataSource.objects.get()])[world.table.id]
     assert (now.running, now.waiting, now.blocked, now.unstable) == (1, 1, 0, 2)
     assert now.to_rewrite == now.arrived == sum(told["columns"]["bytes"])
     assert "Tasks running 1 Tasks waiting 1, and 0 blocked by others" in page(operator, world)
@@ -74,7 +74,7 @@ def test_the_controller_creates_the_tasks_of_the_preview(world: World) -> None:
     report = world.turn()
     assert len(report.created) == len(found.forecast.plan.tasks) > 0
     worked_on = {
-        start for start, state in Chunk.objects.values_list("start_ms", "state") if state == ChunkStanding.UNSTABLE
+        start for start, state in Chunk.objects.values_list("start_ms", "state") if state == ChunkStatus.UNSTABLE
     }
     assert worked_on == found.compacted
     assert found.forecast.is_fix_point
@@ -100,11 +100,11 @@ def test_never_and_now_are_obeyed_and_now_ends_by_itself(world: World, operator:
     assert told["columns"]["skipped"] == [1, 0]
     assert "it is excluded" in world.chunk(0).reason
     world.work_off()
-    assert world.chunk(2).state == ChunkStanding.STABLE
+    assert world.chunk(2).state == ChunkStatus.STABLE
     assert list(ChunkOverride.objects.filter(ended_at_ms=None).values_list("kind", flat=True)) == ["never"]
     give(operator, Chunk, "take-back", world.chunk(0).id)
     world.work_off()
-    assert world.chunk(0).state == ChunkStanding.STABLE
+    assert world.chunk(0).state == ChunkStatus.STABLE
     assert data(operator, world)["overrides"] == []
     assert world.chunk(0).end_ms == day(0) + DAY_MS
 

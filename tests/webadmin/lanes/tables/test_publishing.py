@@ -34,7 +34,7 @@ from webadmin.lanes.tables.services.end_tasks import SWEEP_DELAY_MS
 from webadmin.lanes.tables.services.publish_manifest import PointerAhead, publish_manifest
 from webadmin.lanes.tables.services.rounds import clean_tables, plan_tables, publish_tables, settle_failures
 from webadmin.lanes.tables.services.settle_failures import FAILED_TASKS_MAX, read_alone
-from webadmin.lanes.tables.states import ChunkOutcome, ChunkStanding, RegistrationMode, SegmentState, TaskState
+from webadmin.lanes.tables.states import ChunkOutcome, ChunkStatus, RegistrationMode, SegmentState, TaskState
 from webadmin.lanes.tables.task_models import DiscardedOutput, Manifest, Task, TaskChunk
 from webadmin.schedule.errors import LogBehind
 from webadmin.schedule.log_position import LogPosition
@@ -337,7 +337,7 @@ def test_chunks_whose_tasks_fail_again_and_again_are_left_alone_until_something_
         assert len(report.failed) == 1
         check_timelines()
     chunk = world.chunk(0)
-    assert (chunk.state, chunk.is_quarantined, chunk.failures) == (ChunkStanding.DEFERRED, True, FAILED_TASKS_MAX)
+    assert (chunk.state, chunk.is_quarantined, chunk.failures) == (ChunkStatus.DEFERRED, True, FAILED_TASKS_MAX)
     assert "it always fails" in chunk.quarantine_reason
     assert world.turn().created == []
     assert world.turn().analysed == 0

@@ -22,8 +22,8 @@ from webadmin.lanes.tables.models import Chunk, DataSource, Segment
 from webadmin.lanes.tables.samples import table_samples
 from webadmin.lanes.tables.services.run_cycle import due_tables
 from webadmin.lanes.tables.services.settle_failures import FailureReport, settle_failure
-from webadmin.lanes.tables.standing import STUCK_MS, standings, stuck_counts
-from webadmin.lanes.tables.states import ChunkStanding, TaskState
+from webadmin.lanes.tables.states import ChunkStatus, TaskState
+from webadmin.lanes.tables.status import STUCK_MS, statuses, stuck_counts
 from webadmin.lanes.tables.task_models import Task, TaskChunk, TaskSegment
 from webadmin.progress.facts import read_standstill
 
@@ -65,7 +65,7 @@ def test_all_chunks_of_a_task_that_ended_are_planned_again(ended: World) -> None
     assert sorted(TaskChunk.objects.filter(is_open=True).values_list("start_ms", flat=True)) == DAYS
     ended.work_off()
     check_timelines()
-    assert set(Chunk.objects.values_list("state", flat=True)) == {ChunkStanding.STABLE}
+    assert set(Chunk.objects.values_list("state", flat=True)) == {ChunkStatus.STABLE}
 
 
 def test_a_reference_to_a_task_that_ended_counts_as_none(ended: World) -> None:
@@ -86,14 +86,14 @@ def test_a_table_at_rest_is_not_due(world: World) -> None:
 
 def test_chunks_that_stay_without_a_task_are_reported(ended: World, operator: Client) -> None:
     def stuck() -> int:
-        return standings([DataSource.objects.get()])[ended.table.id].stuck
+        return statuses([DataSource.objects.get()])[ended.table.id].stuck
 
     ended.service.clock.now_ms += STUCK_MS - 1
     assert stuck() == 0
     ended.service.clock.now_ms += 1
     assert stuck() == 4
-    [trouble] = [one for one in read_standstill().troubles if one.code == "chunks_stuck"]
-    assert trouble.text.startswith("4 chunks of tables stuck")
+    [blocker] = [one for one in read_standstill().lane_blockers if one.code == "chunks_stuck"]
+    assert blocker.text.startswith("4 chunks of tables stuck")
     assert "chunks_stuck" in {one["code"] for one in probe("/progressz").json()["blockers"]}
     assert "4 chunks of tables stuck" in text_of(operator, reverse("standstill-page"))
     samples = dict(table_samples(10))["lithify_tables_chunks"]

@@ -82,8 +82,8 @@ def test_only_what_comes_after_the_adoption_waits_for_others_to_follow(
     assert row.uploaded_at_ms
     Block.objects.filter(id=row.id).update(uploaded_at_ms=dialect.clock_ms())  # that of the database is not the files'
     assert run_rounds(store, node) == 0
-    [standing] = explain_blocks(late)
-    assert "more blocks may follow" in standing.sentence
+    [state] = explain_blocks(late)
+    assert "more blocks may follow" in state.sentence
     [told] = tenant_progress()
     assert told.is_done
     assert told.rechecked_at_ms is not None

@@ -22,8 +22,8 @@ from webadmin.lanes.tsdb.explain import explain_blocks
 from webadmin.lanes.tsdb.models import Block, Bucket, BucketTenant, Group, OutboxStep
 from webadmin.lanes.tsdb.services import rounds
 from webadmin.lanes.tsdb.services.buckets import BucketRefused, adopt_bucket, change_bucket
-from webadmin.lanes.tsdb.standing import bucket_standings, bucket_state
 from webadmin.lanes.tsdb.states import BlockState, GroupState, StepKind
+from webadmin.lanes.tsdb.status import bucket_state, bucket_statuses
 from webadmin.schedule.models import Job
 
 __all__ = ["operator"]
@@ -206,5 +206,5 @@ def test_a_bucket_stands_alike_wherever_it_is_shown(
     rounds.plan_due(lambda url: store)
     BucketTenant.objects.update(compactions=0)
     assert shown() == {"compacting"}, "a job waits"
-    [one] = bucket_standings()
+    [one] = bucket_statuses()
     assert bucket_state(one).word == "compacting"

@@ -43,7 +43,6 @@ def profiles_overview(now_ms: int) -> LaneOverview:
         sections=[_levels(totals), _queues(queues, now_ms)],
         wide_sections=[_first_queues(now_ms)],
         ahead=_filling(queues, now_ms),
-        ready_queues=sum(queue.ready_count for queue in queues),
         holds=f"{show.counted(block_count, 'block')} of profiles" if block_count else "",
     )
 

@@ -13,25 +13,25 @@ from webadmin.adminkit import formatting as show
 from webadmin.adminkit.sections import Facts, Notice, Section, Table
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.models import Chunk, ChunkOverride, Policy, Segment
-from webadmin.lanes.tables.states import ChunkOutcome, ChunkOverrideKind, ChunkStanding, SegmentState
+from webadmin.lanes.tables.states import ChunkOutcome, ChunkOverrideKind, ChunkStatus, SegmentState
 from webadmin.lanes.tables.task_models import Task, TaskChunk
 
 SEGMENTS_SHOWN = 100
 HISTORY_SHOWN = 30
 REGISTRATIONS_SHOWN = 10
 STATE_TONES = {
-    ChunkStanding.EMPTY: "quiet",
-    ChunkStanding.STABLE: "good",
-    ChunkStanding.UNSTABLE: "warn",
-    ChunkStanding.DEFERRED: "busy",
-    ChunkStanding.SKIPPED: "quiet",
+    ChunkStatus.EMPTY: "quiet",
+    ChunkStatus.STABLE: "good",
+    ChunkStatus.UNSTABLE: "warn",
+    ChunkStatus.DEFERRED: "busy",
+    ChunkStatus.SKIPPED: "quiet",
 }
 MEANINGS = {
-    ChunkStanding.EMPTY: "no rows",
-    ChunkStanding.STABLE: "as good as it can be",
-    ChunkStanding.UNSTABLE: "worth compacting: it belongs to a task, or will",
-    ChunkStanding.DEFERRED: "worth compacting, and remembered until there is room",
-    ChunkStanding.SKIPPED: "not analysed",
+    ChunkStatus.EMPTY: "no rows",
+    ChunkStatus.STABLE: "as good as it can be",
+    ChunkStatus.UNSTABLE: "worth compacting: it belongs to a task, or will",
+    ChunkStatus.DEFERRED: "worth compacting, and remembered until there is room",
+    ChunkStatus.SKIPPED: "not analysed",
 }
 OUTCOME_TONES = {
     ChunkOutcome.PLANNED: "busy",
@@ -63,7 +63,7 @@ def state_badge(chunk: Chunk) -> SafeString:
     """Return the badge of the chunk's state."""
     if chunk.is_quarantined:
         return show.badge("quarantined", "bad", chunk.quarantine_reason)
-    state = ChunkStanding(chunk.state)
+    state = ChunkStatus(chunk.state)
     return show.badge(state.label, STATE_TONES[state], MEANINGS[state])
 
 
@@ -71,7 +71,7 @@ def state_text(chunk: Chunk) -> str:
     """Return the meaning of the chunk's state."""
     if chunk.is_quarantined:
         return "quarantined after failures until it changes, its policy does, or an operator releases it"
-    return MEANINGS[ChunkStanding(chunk.state)]
+    return MEANINGS[ChunkStatus(chunk.state)]
 
 
 def chunk_notices(chunk: Chunk) -> list[Notice]:
@@ -109,7 +109,7 @@ def chunk_sections(chunk: Chunk) -> list[Section]:
     """Return the sections of a chunk."""
     segments = segments_of(chunk)
     return [
-        _standing(chunk),
+        _status(chunk),
         _terms(chunk, chunk.source.policy),
         _segments(chunk, segments),
         _tasks(chunk),
@@ -118,7 +118,7 @@ def chunk_sections(chunk: Chunk) -> list[Section]:
     ]
 
 
-def _standing(chunk: Chunk) -> Facts:
+def _status(chunk: Chunk) -> Facts:
     task: Task | None = chunk.task
     waits = show.NOTHING if task is None else show.note(show.row_link(task), task.cause)
     return Facts(

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 
 from webadmin.adminkit.filters import StateFilter
 from webadmin.lanes.tables.models import DataSource
-from webadmin.lanes.tables.states import ChunkStanding, TaskState
+from webadmin.lanes.tables.states import ChunkStatus, TaskState
 
 TABLES_SHOWN = 100
 
@@ -35,12 +35,12 @@ class ChunkStateFilter(admin.SimpleListFilter):
     title = parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
-        return [*ChunkStanding.choices, ("quarantined", "quarantined")]
+        return [*ChunkStatus.choices, ("quarantined", "quarantined")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "quarantined":
             return queryset.filter(is_quarantined=True)
-        return queryset.filter(state=self.value()) if self.value() in ChunkStanding.values else queryset
+        return queryset.filter(state=self.value()) if self.value() in ChunkStatus.values else queryset
 
 
 class TaskStateFilter(StateFilter):

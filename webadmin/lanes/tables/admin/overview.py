@@ -1,4 +1,4 @@
-"""Front page section of tables: their standings, largest backlog first, cached."""
+"""Front page section of tables: their statuses, largest backlog first, cached."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webadmin.adminkit.sections import Notice, Table
 from webadmin.base.access.confinement import cache_key
 from webadmin.lanes.tables.admin.source_sections import clears, manifest_words, state_badge, timeline_link
 from webadmin.lanes.tables.models import BadFile, Chunk, DataSource
-from webadmin.lanes.tables.standing import SourceStanding, standings
+from webadmin.lanes.tables.status import TableStatus, statuses
 
 TABLES_SHOWN = 8
 KEPT_SECONDS = 15
@@ -21,27 +21,27 @@ _KEY = "timeline-overview"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableStanding:
-    """A table and its standing."""
+class TableRow:
+    """A table and its status."""
 
     source: DataSource
-    now: SourceStanding
+    now: TableStatus
 
 
-def table_standings() -> list[TableStanding]:
-    """Return the standings of tables, most bytes to rewrite first; cached for ``KEPT_SECONDS``."""
+def table_rows() -> list[TableRow]:
+    """Return the statuses of tables, most bytes to rewrite first; cached for ``KEPT_SECONDS``."""
     key = cache_key(_KEY)
-    found: list[TableStanding] | None = cache.get(key)
+    found: list[TableRow] | None = cache.get(key)
     if found is None:
         sources = list(DataSource.objects.defer("columns", "arrow_schema").order_by("tenant", "name"))
-        now = standings(sources) if sources else {}
-        rows = [TableStanding(source=source, now=now[source.id]) for source in sources]
+        now = statuses(sources) if sources else {}
+        rows = [TableRow(source=source, now=now[source.id]) for source in sources]
         found = sorted(rows, key=lambda one: -one.now.to_rewrite)
         cache.set(key, found, timeout=KEPT_SECONDS)
     return found
 
 
-def tables_table(rows: Sequence[TableStanding]) -> Table:
+def tables_table(rows: Sequence[TableRow]) -> Table:
     """Return the tables with the remaining work in each."""
     more = len(rows) - TABLES_SHOWN
     return Table(
@@ -67,7 +67,7 @@ def tables_table(rows: Sequence[TableStanding]) -> Table:
 
 def tables_overview() -> LaneOverview:
     """Return the state of tables for the front page."""
-    rows = table_standings()
+    rows = table_rows()
     return LaneOverview(
         notices=list(_notices(rows)),
         wide_sections=[tables_table(rows)] if rows else [],
@@ -75,7 +75,7 @@ def tables_overview() -> LaneOverview:
     )
 
 
-def _notices(rows: Sequence[TableStanding]) -> Iterator[Notice]:
+def _notices(rows: Sequence[TableRow]) -> Iterator[Notice]:
     tables = show.list_address(DataSource)
     if unpublished := sum(bool(one.source.publish_error) for one in rows):
         text = f"{show.counted(unpublished, 'table')} with readers behind: the manifest cannot be written."

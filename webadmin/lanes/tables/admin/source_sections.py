@@ -1,4 +1,4 @@
-"""Sections of a table's page: standing, problems, rewrites, policy."""
+"""Sections of a table's page: status, problems, rewrites, policy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from webadmin.lanes.tables.budget import Budget, read_budget
 from webadmin.lanes.tables.churn import AGAIN_DAYS, AGAIN_MIN, AGAIN_SHOWN, Churn, read_churn
 from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOverride, DataSource
 from webadmin.lanes.tables.policy_labels import NUMBER_LABELS, setting_text
-from webadmin.lanes.tables.standing import RATE_WINDOW_MS, STUCK_MS, SourceStanding, standings, table_state
+from webadmin.lanes.tables.status import RATE_WINDOW_MS, STUCK_MS, TableStatus, statuses, table_state
 from webadmin.lanes.tables.task_models import Manifest
 
 SHOWN = 50
@@ -35,7 +35,7 @@ def timeline_address(source: DataSource, chunk_ms: int | None = None) -> str:
     return reverse("timeline-page", args=[source.id], query=query or None)
 
 
-def clears(now: SourceStanding) -> SafeString | str:
+def clears(now: TableStatus) -> SafeString | str:
     """Return the expected time until the backlog is rewritten, as text."""
     if not now.to_rewrite:
         return show.badge("nothing to rewrite", "good")
@@ -56,13 +56,13 @@ def manifest_words(source: DataSource) -> SafeString | str:
     return show.badge("up to date", "good")
 
 
-def state_badge(source: DataSource, now: SourceStanding) -> SafeString:
+def state_badge(source: DataSource, now: TableStatus) -> SafeString:
     """Return the badge of a table's state."""
     state = table_state(source, now)
     return show.badge(state.word, state.tone, state.why)
 
 
-def source_notices(source: DataSource, now: SourceStanding) -> list[Notice]:
+def source_notices(source: DataSource, now: TableStatus) -> list[Notice]:
     """Return the notices of a table that need an operator."""
     notices = []
     if source.refusal:
@@ -105,10 +105,10 @@ def _changes(source: DataSource) -> str:
 
 def source_sections(source: DataSource) -> list[Section]:
     """Return the sections of a table's page."""
-    [now] = standings([source]).values()
+    [now] = statuses([source]).values()
     churn = read_churn(source)
     return [
-        _standing(source, now),
+        _status(source, now),
         _budget(read_budget(source), now),
         _quarantined(source),
         _bad_files(source),
@@ -122,7 +122,7 @@ def source_sections(source: DataSource) -> list[Section]:
     ]
 
 
-def _standing(source: DataSource, now: SourceStanding) -> Facts:
+def _status(source: DataSource, now: TableStatus) -> Facts:
     hour = show.duration_text(RATE_WINDOW_MS)
     chunks = f"{show.count_text(now.chunks)} known, {show.count_text(now.unstable)} of them worth compacting"
     return Facts(
@@ -153,7 +153,7 @@ def _newest(source: DataSource) -> SafeString | str:
     return show.age(last, dialect.clock_ms())
 
 
-def _budget(budget: Budget, now: SourceStanding) -> Facts:
+def _budget(budget: Budget, now: TableStatus) -> Facts:
     limit = show.size_text(budget.limit) if budget.limit else "none: work is bounded by its limits only"
     left = show.size_text(budget.left) if budget.limit else show.NOTHING
     refills = f"in {show.duration_text(budget.refills_in_ms)}" if budget.used else show.NOTHING
@@ -169,7 +169,7 @@ def _budget(budget: Budget, now: SourceStanding) -> Facts:
     )
 
 
-def _waiting(budget: Budget, now: SourceStanding) -> str:
+def _waiting(budget: Budget, now: TableStatus) -> str:
     if not budget.limit:
         return "nothing"
     size = f"{show.counted(budget.waiting_tasks, 'task')} of {show.size_text(budget.waiting_bytes)}"

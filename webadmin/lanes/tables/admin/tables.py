@@ -35,8 +35,8 @@ from webadmin.lanes.tables.admin.source_sections import (
 )
 from webadmin.lanes.tables.admin.source_sections import state_badge as source_badge
 from webadmin.lanes.tables.models import Chunk, DataSource
-from webadmin.lanes.tables.standing import SourceStanding, standings
 from webadmin.lanes.tables.states import ChunkOutcome, TaskState
+from webadmin.lanes.tables.status import TableStatus, statuses
 from webadmin.lanes.tables.task_models import Task, TaskChunk
 from webadmin.lanes.tables.timeline_page.task_bars import colour_label, open_needs, state_label
 
@@ -46,12 +46,12 @@ JOB_TONES = {"running": "busy", "waiting": "quiet", "blocked": "quiet", "parked"
 
 
 class StandingChangeList(BoundedChangeList):
-    """A change list that reads the standings of the listed tables in one pass."""
+    """A change list that reads the statuses of the listed tables in one pass."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
         rows = list(self.result_list)
-        found = standings(rows)
+        found = statuses(rows)
         for row in rows:
             row.now = found[row.id]
         self.result_list = rows
@@ -59,7 +59,7 @@ class StandingChangeList(BoundedChangeList):
 
 @admin.register(DataSource)
 class DataSourceAdmin(ActionAdmin):
-    """Tables with their standings."""
+    """Tables with their statuses."""
 
     list_display = (
         "name_cell",
@@ -92,7 +92,7 @@ class DataSourceAdmin(ActionAdmin):
         return f"Table {row}"
 
     def notices(self, row: DataSource) -> Sequence[Notice]:
-        [now] = standings([row]).values()
+        [now] = statuses([row]).values()
         return source_notices(row, now)
 
     def sections(self, row: DataSource) -> Sequence[Section]:
@@ -108,14 +108,14 @@ class DataSourceAdmin(ActionAdmin):
 
     @display(description="Tasks")
     def tasks_cell(self, row: Any) -> SafeString | str:
-        now: SourceStanding = row.now
+        now: TableStatus = row.now
         parked = f", {show.count_text(now.parked)} parked" if now.parked else ""
         more = f"{show.count_text(now.waiting)} waiting, {show.count_text(now.blocked)} blocked{parked}"
         return show.note(f"{show.count_text(now.running)} running", more)
 
     @display(description="Chunks")
     def chunks_cell(self, row: Any) -> SafeString | str:
-        now: SourceStanding = row.now
+        now: TableStatus = row.now
         aside = f", {show.count_text(now.quarantined)} quarantined" if now.quarantined else ""
         return show.note(show.count_text(now.chunks), f"{show.count_text(now.deferred)} deferred{aside}")
 

@@ -14,7 +14,7 @@ from webadmin.base.access.tenant_places import place_of_tenant, without_server_p
 from webadmin.lanes.tables.models import Chunk, DataSource, Segment
 from webadmin.lanes.tables.policies import SETTINGS
 from webadmin.lanes.tables.services.take_files import Taken
-from webadmin.lanes.tables.states import ChunkStanding, SegmentState, TaskState
+from webadmin.lanes.tables.states import ChunkStatus, SegmentState, TaskState
 from webadmin.lanes.tables.task_models import Task
 
 ROWS_MAX = 1000
@@ -54,7 +54,7 @@ def rows_of(rows: QuerySet[Any], fields: Fields, states: Mapping[str, Q]) -> Que
 
 
 SEGMENT_STATES, CHUNK_STATES, TASK_STATES = (
-    {state.value: Q(state=state) for state in states} for states in (SegmentState, ChunkStanding, TaskState)
+    {state.value: Q(state=state) for state in states} for states in (SegmentState, ChunkStatus, TaskState)
 )
 
 

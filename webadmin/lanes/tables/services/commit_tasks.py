@@ -24,7 +24,7 @@ from webadmin.lanes.tables.policies import granularity_of, mark_dirty, policy_of
 from webadmin.lanes.tables.segment_view import merged, touching
 from webadmin.lanes.tables.services.end_tasks import schedule_orphan_deletion
 from webadmin.lanes.tables.services.register_files import move_files
-from webadmin.lanes.tables.states import ChunkOutcome, ChunkStanding, SegmentState, TaskState
+from webadmin.lanes.tables.states import ChunkOutcome, ChunkStatus, SegmentState, TaskState
 from webadmin.lanes.tables.task_models import DiscardedOutput, Task, TaskChunk
 from webadmin.schedule.errors import SourcesChanged
 from webadmin.schedule.lanes import SwapMoment
@@ -177,7 +177,7 @@ class _Commit:
         ]
         move_files(self.source, stamps, self.granularity)
         Chunk.objects.filter(source=self.source, start_ms=commit.start_ms).update(
-            state=ChunkStanding.STABLE,
+            state=ChunkStatus.STABLE,
             outputs=sorted(row.id for row in made),
             outputs_fingerprint=self.policy.output_fingerprint() if self._is_of_this_policy() else "",
             failures=0,

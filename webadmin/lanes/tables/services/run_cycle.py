@@ -27,8 +27,8 @@ from webadmin.lanes.tables.errors import TableRefused
 from webadmin.lanes.tables.models import Chunk, ChunkOverride, DataSource
 from webadmin.lanes.tables.services.admit_tasks import start_tasks, within_budget
 from webadmin.lanes.tables.services.end_tasks import end_tasks
-from webadmin.lanes.tables.standing import WITHOUT_TASK
-from webadmin.lanes.tables.states import ChunkOverrideKind, ChunkStanding, TaskState
+from webadmin.lanes.tables.states import ChunkOverrideKind, ChunkStatus, TaskState
+from webadmin.lanes.tables.status import WITHOUT_TASK
 from webadmin.lanes.tables.task_models import Task, TaskChunk, TaskDependency, TaskSegment
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.errors import StaleSnapshot
@@ -339,7 +339,7 @@ class _Applied:
         is_analysed = (row.source, planned.start_ms) in self._analysed()
         chunk = before or Chunk(source=self.source, start_ms=planned.start_ms)
         chunk.end_ms = planned.end_ms
-        chunk.state = ChunkStanding(row.state.value)
+        chunk.state = ChunkStatus(row.state.value)
         chunk.fingerprint = row.fp
         chunk.version = planned.version
         chunk.segment_count = planned.count
@@ -375,9 +375,7 @@ class _Applied:
             inside = Chunk.objects.filter(
                 source=self.source, start_ms__lt=override.end_ms, end_ms__gt=override.start_ms
             )
-            if not inside.filter(
-                Q(state__in=[ChunkStanding.UNSTABLE, ChunkStanding.DEFERRED]) | Q(is_dirty=True)
-            ).exists():
+            if not inside.filter(Q(state__in=[ChunkStatus.UNSTABLE, ChunkStatus.DEFERRED]) | Q(is_dirty=True)).exists():
                 ChunkOverride.objects.filter(id=override.id).update(
                     ended_at_ms=self.now_ms, ended_because="nothing in them is worth compacting any more"
                 )

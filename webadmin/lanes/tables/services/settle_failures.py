@@ -31,7 +31,7 @@ from webadmin.lanes.tables.column_sizes import REASON_MAX
 from webadmin.lanes.tables.models import BadFile, Chunk, DataSource, Policy, Segment
 from webadmin.lanes.tables.policies import granularity_of, mark_dirty
 from webadmin.lanes.tables.services.end_tasks import end_tasks
-from webadmin.lanes.tables.states import ChunkStanding, SegmentState, TaskState
+from webadmin.lanes.tables.states import ChunkStatus, SegmentState, TaskState
 from webadmin.lanes.tables.task_models import Task, TaskChunk
 from webadmin.schedule.isolation_stops import FoundBad, stopped_places
 from webadmin.schedule.models import Attempt
@@ -234,10 +234,10 @@ def _fail(task: Task, context: ActionContext) -> int:
         starts = list(TaskChunk.objects.filter(task=task, is_open=True).values_list("start_ms", flat=True))
         run.write("fail_task", context, target=str(source), detail={"jobs": _jobs(task), "error": why})
         end_tasks(run, [task], TaskState.ENDED, because=f"it failed too often: {why}")
-        chunks = Chunk.objects.filter(source=source, start_ms__in=starts, state=ChunkStanding.UNSTABLE)
+        chunks = Chunk.objects.filter(source=source, start_ms__in=starts, state=ChunkStatus.UNSTABLE)
         chunks.update(failures=F("failures") + 1)
         over = chunks.filter(failures__gte=FAILED_TASKS_MAX)
         Chunk.objects.filter(source=source, start_ms__in=starts).update(is_dirty=True)
-        count = over.update(state=ChunkStanding.DEFERRED, is_quarantined=True, quarantine_reason=why)
+        count = over.update(state=ChunkStatus.DEFERRED, is_quarantined=True, quarantine_reason=why)
         DataSource.objects.filter(id=source.id).update(revision=F("revision") + 1, is_dirty=True)
     return count

@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import Count, F, Max, Min, Q, Sum
 
 from webadmin.lanes.tables.models import Chunk, DataSource
-from webadmin.lanes.tables.states import ChunkStanding
+from webadmin.lanes.tables.states import ChunkStatus
 from webadmin.lanes.tables.timeline_page.query_parameters import Stretch
 
 COLUMNS_MAX = 400
@@ -25,7 +25,7 @@ WIDTHS_MS = (
 )
 """Widths of columns of several chunks. The set is fixed so that panning does not move column borders."""
 QUARANTINED, MISALIGNED, CHANGED = "quarantined", "misaligned", "changed"
-COUNTED = (*ChunkStanding.values, QUARANTINED, MISALIGNED, CHANGED)
+COUNTED = (*ChunkStatus.values, QUARANTINED, MISALIGNED, CHANGED)
 """What is counted of a column's chunks.
 
 A quarantined chunk counts only as quarantined; a misaligned chunk, and one changed since its analysis, also counts by
@@ -95,7 +95,7 @@ def _grouped(touched: Any, stretch: Stretch) -> Columns:
     bounds = touched.aggregate(first=Min("start_ms"), last=Max("start_ms"))
     width_ms = _width(min(bounds["last"], stretch.end_ms) - bounds["first"])
     origin_ms = bounds["first"] - bounds["first"] % width_ms
-    by_state = {state: Count("id", filter=Q(state=state, is_quarantined=False)) for state in ChunkStanding.values}
+    by_state = {state: Count("id", filter=Q(state=state, is_quarantined=False)) for state in ChunkStatus.values}
     rows = (
         touched.annotate(place=(F("start_ms") - origin_ms) / width_ms)
         .order_by()

@@ -24,7 +24,7 @@ from webadmin.lanes.tables.services.adopt_table import Adoption, adopt_table, re
 from webadmin.lanes.tables.services.preview_plan import preview_plan
 from webadmin.lanes.tables.services.run_cycle import run_source_cycle
 from webadmin.lanes.tables.services.sources import NewTable, find_table
-from webadmin.lanes.tables.standing import SourceStanding, standings, table_state
+from webadmin.lanes.tables.status import TableStatus, statuses, table_state
 from webadmin.lanes.tables.table_fields import DEFAULT_TENANT
 
 GONE_SHOWN = 20
@@ -114,7 +114,7 @@ class Command(BaseCommand):
         sources = DataSource.objects.order_by("tenant", "name")
         if options["tenant"]:
             sources = sources.filter(tenant=options["tenant"])
-        found = standings(sources)
+        found = statuses(sources)
         if options["as_json"]:
             self.stdout.write(json.dumps({"tables": [_status_json(one, found[one.id]) for one in sources]}, indent=2))
             return
@@ -179,7 +179,7 @@ class Command(BaseCommand):
         return find_table(options["tenant"], options["table"])
 
 
-def _state(source: DataSource, table: SourceStanding) -> str:
+def _state(source: DataSource, table: TableStatus) -> str:
     state = table_state(source, table)
     return f"{state.word}: {state.why}" if state.why else state.word
 

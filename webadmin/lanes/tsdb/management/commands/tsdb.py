@@ -24,7 +24,7 @@ from webadmin.lanes.tsdb.services import rounds
 from webadmin.lanes.tsdb.services.buckets import find_bucket
 from webadmin.lanes.tsdb.services.isolate_sources import isolate_sources
 from webadmin.lanes.tsdb.services.scan_buckets import scan_bucket
-from webadmin.lanes.tsdb.standing import partition_notices, tenant_state
+from webadmin.lanes.tsdb.status import partition_notices, tenant_state
 from webadmin.schedule.services.operation import OperationOutcome
 
 POLL_SECONDS = 1.0

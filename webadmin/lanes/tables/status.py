@@ -1,4 +1,4 @@
-"""Standings of tables: backlog, rates, unpublished changes, stuck chunks, and the state derived from them."""
+"""Status of tables: backlog, rates, unpublished changes, stuck chunks, and the state derived from them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from engine.schedule.model import JobState
 from webadmin.adminkit.state_label import StateLabel
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.models import BadFile, Chunk, DataSource, Registration
-from webadmin.lanes.tables.states import ChunkOutcome, ChunkStanding, TaskState
+from webadmin.lanes.tables.states import ChunkOutcome, ChunkStatus, TaskState
 from webadmin.lanes.tables.task_models import Task, TaskChunk, TaskDependency, TaskSegment
 
-WITHOUT_TASK = Q(state=ChunkStanding.UNSTABLE, is_quarantined=False) & (Q(task=None) | ~Q(task__state=TaskState.OPEN))
+WITHOUT_TASK = Q(state=ChunkStatus.UNSTABLE, is_quarantined=False) & (Q(task=None) | ~Q(task__state=TaskState.OPEN))
 """Chunks worth compacting that no open task owns."""
 RATE_WINDOW_MS = 3_600_000
 """Window over which arrivals and rewritten bytes are counted for the time to clear."""
@@ -30,8 +30,8 @@ COMMITTED = (ChunkOutcome.PUBLISHED, ChunkOutcome.CARRIED_OVER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceStanding:
-    """Standing of a table.
+class TableStatus:
+    """Status of a table.
 
     ``to_rewrite`` is the bytes of chunks worth compacting that are not quarantined; ``arrived`` and ``drained`` are the
     bytes registered and rewritten within ``RATE_WINDOW_MS``. ``unpublished`` counts the changes that readers do not see
@@ -67,8 +67,8 @@ class SourceStanding:
         return round(self.to_rewrite * RATE_WINDOW_MS / net) if net > 0 else None
 
 
-def standings(sources: Iterable[DataSource]) -> dict[int, SourceStanding]:
-    """Return the standing of each table, by row id. Fixed number of queries."""
+def statuses(sources: Iterable[DataSource]) -> dict[int, TableStatus]:
+    """Return the status of each table, by row id. Fixed number of queries."""
     rows = {source.id: source for source in sources}
     found: dict[int, dict[str, int]] = {id_: defaultdict(int) for id_ in rows}
     ids = list(rows)
@@ -80,7 +80,7 @@ def standings(sources: Iterable[DataSource]) -> dict[int, SourceStanding]:
     for row in _counted(Chunk.objects.filter(source__in=ids), "state"):
         found[row["source"]]["chunks"] += row["count"]
         found[row["source"]][row["state"]] += row["count"]
-    todo = Chunk.objects.filter(source__in=ids, state__in=[ChunkStanding.UNSTABLE, ChunkStanding.DEFERRED])
+    todo = Chunk.objects.filter(source__in=ids, state__in=[ChunkStatus.UNSTABLE, ChunkStatus.DEFERRED])
     for row in todo.order_by().values("source", "is_quarantined").annotate(size=Sum("byte_count"), count=Count("id")):
         if row["is_quarantined"]:
             found[row["source"]]["quarantined"] += row["count"]
@@ -96,9 +96,9 @@ def standings(sources: Iterable[DataSource]) -> dict[int, SourceStanding]:
         found[source_id]["arrived"] = size
     for source_id, size in _drained(ids, since_ms).items():
         found[source_id]["drained"] = size
-    names = SourceStanding.__dataclass_fields__
+    names = TableStatus.__dataclass_fields__
     return {
-        id_: SourceStanding(
+        id_: TableStatus(
             **{name: number for name, number in numbers.items() if name in names},
             unpublished=rows[id_].sequence - rows[id_].published,
         )
@@ -106,7 +106,7 @@ def standings(sources: Iterable[DataSource]) -> dict[int, SourceStanding]:
     }
 
 
-def table_state(source: DataSource, now: SourceStanding) -> StateLabel:
+def table_state(source: DataSource, now: TableStatus) -> StateLabel:
     """Return the state of a table: the first that applies."""
     if source.refusal:
         return StateLabel("refused", "bad", source.refusal)

@@ -1,4 +1,4 @@
-"""Standing of repositories: compaction signals, recent compactions, and unreachable files."""
+"""Status of repositories: compaction signals, recent compactions, and unreachable files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from webadmin.lanes.catalog.states import CompactionState, RepositoryState, Toke
 
 
 @dataclass(slots=True)
-class RepositoryStanding:
+class RepositoryStatus:
     """Counts of a repository; ``compactions``, ``took_ms`` (the longest) and ``written`` cover the last hour."""
 
     branches: int = 0
@@ -45,9 +45,9 @@ class RepositoryStanding:
         return self.compactions.get(CompactionState.FAILED, 0) + self.parked
 
 
-def standings(repositories: Iterable[Repository]) -> dict[int, RepositoryStanding]:
-    """Return the standing of each repository by row id; a fixed number of queries."""
-    found = {one.pk: RepositoryStanding() for one in repositories}
+def statuses(repositories: Iterable[Repository]) -> dict[int, RepositoryStatus]:
+    """Return the status of each repository by row id; a fixed number of queries."""
+    found = {one.pk: RepositoryStatus() for one in repositories}
     own = {"repository__in": list(found)}
     for row in Branch.objects.filter(**own).order_by().values("repository_id").annotate(count=Count("id")):
         found[row["repository_id"]].branches = row["count"]
@@ -70,7 +70,7 @@ def standings(repositories: Iterable[Repository]) -> dict[int, RepositoryStandin
     return found
 
 
-def _add(now: RepositoryStanding, one: WatchedBranch) -> None:
+def _add(now: RepositoryStatus, one: WatchedBranch) -> None:
     load = one.load
     now.sealed_tokens += load.sealed_tokens
     now.tombstones += load.tombstones
@@ -82,7 +82,7 @@ def _add(now: RepositoryStanding, one: WatchedBranch) -> None:
         now.most_sealed = one
 
 
-def _add_garbage(found: dict[int, RepositoryStanding]) -> None:
+def _add_garbage(found: dict[int, RepositoryStatus]) -> None:
     listed = CondemnedFile.objects.filter(repository_id__in=list(found), deleted_ms=None).order_by()
     for row in listed.values("repository_id").annotate(count=Count("id")):
         found[row["repository_id"]].orphans = row["count"]
@@ -105,7 +105,7 @@ def deleted_repositories() -> list[Repository]:
     return list(Repository.objects.filter(state=RepositoryState.DELETED).order_by("tenant", "name", "-deleted_ms"))
 
 
-def states_within_hour(now: RepositoryStanding) -> dict[str, int]:
+def states_within_hour(now: RepositoryStatus) -> dict[str, int]:
     """Return how many compactions ended in each state within the last hour; one whose job is parked has failed."""
     ends = [state.value for state in CompactionState if state != CompactionState.OPEN]
     return defaultdict(int, dict.fromkeys(ends, 0) | now.compactions | {CompactionState.FAILED.value: now.failed})

@@ -1,4 +1,4 @@
-"""Standings of buckets and tenants, in numbers and as a state, for pages, commands and the front page."""
+"""Status of buckets and tenants, in numbers and as a state, for pages, commands and the front page."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from webadmin.lanes.tsdb.states import GroupState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BucketStanding:
-    """Standing of one bucket: ``waiting`` blocks to merge in ``compactions`` merges, and jobs of open groups by state.
+class BucketStatus:
+    """Status of one bucket: ``waiting`` blocks to merge in ``compactions`` merges, and jobs of open groups by state.
 
     ``refused`` is the number of tenants that are not planned, without deleted tenants and paused buckets;
     ``failing_writes`` the number of open outbox steps that the bucket has refused. ``too_large`` is the number of
@@ -46,8 +46,8 @@ class BucketStanding:
         return bool(self.running or self.queued or self.compactions or self.to_write)
 
 
-def bucket_standings(of: Sequence[Bucket] | None = None) -> list[BucketStanding]:
-    """Return the standings of all buckets by name, or of those in ``of``.
+def bucket_statuses(of: Sequence[Bucket] | None = None) -> list[BucketStatus]:
+    """Return the statuses of all buckets by name, or of those in ``of``.
 
     Uses a fixed number of queries, none over all blocks.
     """
@@ -79,7 +79,7 @@ def bucket_standings(of: Sequence[Bucket] | None = None) -> list[BucketStanding]
     for row in parts.values("group__tenant__bucket_id", "job__state").annotate(count=Count("id")):
         jobs[row["group__tenant__bucket_id"]][row["job__state"]] = row["count"]
     return [
-        BucketStanding(
+        BucketStatus(
             bucket=bucket,
             tenants=tenants[bucket.id].get("count", 0),
             refused=tenants[bucket.id].get("refused", 0),
@@ -104,7 +104,7 @@ def _by_bucket(rows: QuerySet[Any], key: str, **sums: Any) -> defaultdict[int, d
     return found
 
 
-def bucket_state(one: BucketStanding) -> StateLabel:
+def bucket_state(one: BucketStatus) -> StateLabel:
     """Return the state of a bucket: the first that applies."""
     if one.bucket.scan_error:
         return StateLabel("no answer", "bad", one.bucket.scan_error)
