@@ -97,7 +97,7 @@ class Wait:
     why: str
 
 
-Verdict = Split | QuarantineMissing | QuarantineBlock | RetrySingle | Wait
+IsolationDecision = Split | QuarantineMissing | QuarantineBlock | RetrySingle | Wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,7 @@ class RecentRun:
     error_class: str | None
 
 
-def judge(suspect: Suspect, breakages: Iterable[Breakage] = ()) -> Verdict:
+def judge(suspect: Suspect, breakages: Iterable[Breakage] = ()) -> IsolationDecision:
     """Return the action for a job that was parked for its failures."""
     if not suspect.keys:
         return Wait("it has no blocks left: return its blocks to their queues to end it")

@@ -164,13 +164,13 @@ class SeriesFilter:
     def matching(self, series: Sequence[IndexedSeries]) -> list[IndexedSeries]:
         """Return the matching series in the same order."""
         left = list(series)
-        for condition, name, verdicts in self._conditions:
+        for condition, name, matches in self._conditions:
             values = [_value(entry, name) for entry in left]
-            if unknown := sorted(set(values) - verdicts.keys()):
+            if unknown := sorted(set(values) - matches.keys()):
                 texts = [value.decode(errors="replace") for value in unknown]
                 fitting = _fitting(condition, texts, self._check)
-                verdicts.update((value, text in fitting) for value, text in zip(unknown, texts, strict=True))
-            left = [entry for entry, value in zip(left, values, strict=True) if verdicts[value]]
+                matches.update((value, text in fitting) for value, text in zip(unknown, texts, strict=True))
+            left = [entry for entry, value in zip(left, values, strict=True) if matches[value]]
         return left
 
 
@@ -183,17 +183,17 @@ def _value(entry: IndexedSeries, label: bytes) -> bytes:
 
 def match_all(label_sets: Sequence[Labels], matchers: Iterable[Matcher]) -> list[bool]:
     """Return for each label set whether it matches; patterns are applied once per distinct value."""
-    verdicts = [True] * len(label_sets)
+    matches = [True] * len(label_sets)
     for condition in matchers:
         values = {value for labels in label_sets for name, value in labels if name == condition.name}
         fitting = _fitting(condition, sorted(values))
         for position, labels in enumerate(label_sets):
             present = [value for name, value in labels if name == condition.name]
             if condition.operator.is_negative:
-                verdicts[position] &= all(value in fitting for value in present)
+                matches[position] &= all(value in fitting for value in present)
             else:
-                verdicts[position] &= any(value in fitting for value in present)
-    return verdicts
+                matches[position] &= any(value in fitting for value in present)
+    return matches
 
 
 def _fitting(condition: Matcher, values: list[str], check: Callable[[], None] = lambda: None) -> set[str]:

@@ -90,13 +90,13 @@ class Operators:
         breakages = find_breakages(suspects.recent())
         for job in [job for job in self._parked() if job.parked_kind == ParkedKind.EVICTED]:
             suspect = suspects.suspect(job)
-            verdict = judge(suspect, breakages)
-            if isinstance(verdict, Split) and self._room() >= len(verdict.parts):
-                self._split(job, verdict.parts)
-            elif isinstance(verdict, QuarantineMissing):
-                self._quarantine_missing(job, verdict.positions)
-            elif isinstance(verdict, QuarantineBlock):
-                self._quarantine(job, f"quarantined as damaged: {verdict.run.error_class}")
+            decision = judge(suspect, breakages)
+            if isinstance(decision, Split) and self._room() >= len(decision.parts):
+                self._split(job, decision.parts)
+            elif isinstance(decision, QuarantineMissing):
+                self._quarantine_missing(job, decision.positions)
+            elif isinstance(decision, QuarantineBlock):
+                self._quarantine(job, f"quarantined as damaged: {decision.run.error_class}")
 
     def _split(self, job: MemoryJob, parts: Sequence[Sequence[int]]) -> list[MemoryJob]:
         return self.world.run_action(lambda: actions.split(self.schedule, job.name, parts), tenant=job.tenant)

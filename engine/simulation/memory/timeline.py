@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from engine.lanes.tables.plan import states
-from engine.lanes.tables.plan.commit import ChunkCommit, PlannedChunk, Verdict, decide_commits, pieces_within
+from engine.lanes.tables.plan.commit import ChunkCommit, CommitAction, PlannedChunk, decide_commits, pieces_within
 from engine.lanes.tables.plan.cycle import queued, run_cycle
 from engine.lanes.tables.plan.model import (
     ChunkState,
@@ -249,7 +249,7 @@ class MemoryTimeline:
         )
         for chunk, commit in zip(planned, decided, strict=True):
             row = self.rows.get(chunk.start_ms)
-            if commit.verdict is Verdict.ABORT:
+            if commit.action is CommitAction.ABORT:
                 if row is not None:
                     self.rows[chunk.start_ms] = states.released(row)
                 continue

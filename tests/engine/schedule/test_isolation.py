@@ -52,16 +52,16 @@ class World:
             return
         self.attempts += SINGLE_RUNS_MIN
         run = FailedRun(error_class="Truncated", build="b1", object=self.names(blocks, self.bad))
-        verdict = self._judge(blocks, run, is_part)
-        if isinstance(verdict, Split):
-            assert sorted(place for part in verdict.parts for place in part) == list(range(len(blocks)))
-            for part in sorted(verdict.parts, key=lambda part: bool({blocks[place] for place in part} & self.bad)):
+        decision = self._judge(blocks, run, is_part)
+        if isinstance(decision, Split):
+            assert sorted(place for part in decision.parts for place in part) == list(range(len(blocks)))
+            for part in sorted(decision.parts, key=lambda part: bool({blocks[place] for place in part} & self.bad)):
                 self.isolate(tuple(blocks[place] for place in part), is_part=True)
-        elif isinstance(verdict, QuarantineBlock):
+        elif isinstance(decision, QuarantineBlock):
             self.quarantined |= set(blocks)
         else:
-            assert isinstance(verdict, Wait)
-            self.left.append(verdict)
+            assert isinstance(decision, Wait)
+            self.left.append(decision)
 
     def _judge(self, blocks: tuple[int, ...], run: FailedRun, is_part: bool) -> object:
         control = frozenset({"b1"}) if self.merged or self.is_control_apart else frozenset()
@@ -119,8 +119,8 @@ def test_a_build_that_merges_nothing_quarantines_nothing(count: int, names) -> N
 def test_a_block_that_fails_alone_needs_a_control_of_the_same_build() -> None:
     alone = Suspect(keys=("a",), runs=RUNS, control_builds=frozenset({"b2"}))
     assert isinstance(judge(alone), Wait)
-    verdict = judge(Suspect(keys=("a",), runs=RUNS, control_builds=frozenset({"b1"})))
-    assert verdict == QuarantineBlock(RUNS[-1], SINGLE_RUNS_MIN)
+    decision = judge(Suspect(keys=("a",), runs=RUNS, control_builds=frozenset({"b1"})))
+    assert decision == QuarantineBlock(RUNS[-1], SINGLE_RUNS_MIN)
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_a_block_that_fails_alone_needs_a_control_of_the_same_build() -> None:
     ],
 )
 def test_two_runs_count_only_with_one_build_and_one_error(runs: tuple[FailedRun, ...]) -> None:
-    verdict = judge(Suspect(keys=("a",), runs=runs, control_builds=frozenset({"b0", "b1"})))
-    assert isinstance(verdict, Wait if len(runs) == 1 else RetrySingle)
+    decision = judge(Suspect(keys=("a",), runs=runs, control_builds=frozenset({"b0", "b1"})))
+    assert isinstance(decision, Wait if len(runs) == 1 else RetrySingle)
 
 
 def test_runs_with_different_failures_end_with_an_operator() -> None:
@@ -165,9 +165,9 @@ def test_a_silent_death_is_bisected_too() -> None:
 @pytest.mark.parametrize("keys", [("a",), ("a", "b")])
 def test_a_broken_build_splits_and_quarantines_nothing(keys: tuple[str, ...]) -> None:
     suspect = Suspect(keys=keys, runs=RUNS, control_builds=frozenset({"b1"}), missing=frozenset(keys))
-    verdict = judge(suspect, [BROKEN])
-    assert isinstance(verdict, Wait)
-    assert "merging is broken in b1: 9 of 10" in verdict.why
+    decision = judge(suspect, [BROKEN])
+    assert isinstance(decision, Wait)
+    assert "merging is broken in b1: 9 of 10" in decision.why
     assert not isinstance(judge(suspect, [Breakage(build="b0", error_class="X", failed_jobs=9, jobs=9)]), Wait)
 
 

@@ -108,8 +108,8 @@ def masked_sources(
 def matched_series(series: Sequence[IndexedSeries], mask: DeleteMask) -> frozenset[int]:
     """Return the numbers of the series that a mask matches, ignoring its time range."""
     label_sets = [_text(entry.labels) for entry in series]
-    verdicts = match_all(label_sets, parse_selector(mask.selector))
-    return frozenset(entry.position for entry, is_match in zip(series, verdicts, strict=True) if is_match)
+    matches = match_all(label_sets, parse_selector(mask.selector))
+    return frozenset(entry.position for entry, is_match in zip(series, matches, strict=True) if is_match)
 
 
 def covers_series(mask: DeleteMask, entry: IndexedSeries) -> bool:

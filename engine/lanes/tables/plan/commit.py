@@ -36,7 +36,7 @@ class PlannedChunk:
         )
 
 
-class Verdict(StrEnum):
+class CommitAction(StrEnum):
     """The decision about a task's outputs in one chunk."""
 
     PUBLISH = "publish"
@@ -54,7 +54,7 @@ class ChunkCommit:
 
     start_ms: int
     end_ms: int
-    verdict: Verdict
+    action: CommitAction
     reason: str
     version: str = ""
     carried: tuple[int, ...] = ()
@@ -88,7 +88,7 @@ def decide_commit(
         return ChunkCommit(
             start_ms=planned.start_ms,
             end_ms=planned.end_ms,
-            verdict=Verdict.PUBLISH,
+            action=CommitAction.PUBLISH,
             reason="nothing changed in it",
             version=version,
         )
@@ -97,7 +97,7 @@ def decide_commit(
     return ChunkCommit(
         start_ms=planned.start_ms,
         end_ms=planned.end_ms,
-        verdict=Verdict.CARRY_OVER,
+        action=CommitAction.CARRY_OVER,
         reason=f"{len(late)} segments arrived meanwhile and stay beside the outputs",
         version=version,
         carried=tuple(sorted(late)),
@@ -128,11 +128,11 @@ def _all_or_none(planned: Sequence[PlannedChunk], found: Sequence[ChunkCommit]) 
     group_of = tied_groups(planned)
     causes: dict[int, ChunkCommit] = {}
     for group, commit in zip(group_of, found, strict=True):
-        if commit.verdict is Verdict.ABORT:
+        if commit.action is CommitAction.ABORT:
             causes.setdefault(group, commit)
     return [
         _abort(chunk, f"it shares a segment with a chunk that cannot be published: {causes[group].reason}")
-        if group in causes and commit.verdict is not Verdict.ABORT
+        if group in causes and commit.action is not CommitAction.ABORT
         else commit
         for chunk, group, commit in zip(planned, group_of, found, strict=True)
     ]
@@ -213,4 +213,4 @@ def _not_carried(
 
 
 def _abort(planned: PlannedChunk, why: str) -> ChunkCommit:
-    return ChunkCommit(start_ms=planned.start_ms, end_ms=planned.end_ms, verdict=Verdict.ABORT, reason=why)
+    return ChunkCommit(start_ms=planned.start_ms, end_ms=planned.end_ms, action=CommitAction.ABORT, reason=why)

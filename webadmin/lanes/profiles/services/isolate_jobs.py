@@ -19,12 +19,12 @@ from engine.schedule.isolation import (
     OBJECT_NOT_FOUND,
     Breakage,
     FailedRun,
+    IsolationDecision,
     QuarantineBlock,
     QuarantineMissing,
     RetrySingle,
     Split,
     Suspect,
-    Verdict,
     Wait,
     judge,
     reports_missing_object,
@@ -72,15 +72,15 @@ def isolate(*, store: ObjectStore, context: ActionContext | None = None) -> Isol
     outcome = IsolationOutcome(breakages=merging_is_broken())
     judged = [_judged(job, store, outcome.breakages) for job in evicted_jobs()]
     outcome.stop = _stop(judged, context)
-    for job, sources, suspect, verdict in judged:
+    for job, sources, suspect, decision in judged:
         if outcome.stop:
-            verdict = Wait(f"{outcome.stop}: an operator decides")
-        if not isinstance(verdict, Wait) and not context.is_dry_run:
+            decision = Wait(f"{outcome.stop}: an operator decides")
+        if not isinstance(decision, Wait) and not context.is_dry_run:
             try:
-                verdict = _apply(job, sources, suspect, verdict, context) or verdict
+                decision = _apply(job, sources, suspect, decision, context) or decision
             except StaleSnapshot as error:
-                verdict = Wait(str(error))
-        _note(outcome, job, sources, verdict)
+                decision = Wait(str(error))
+        _note(outcome, job, sources, decision)
     for name in outcome.split:
         log.info("job_split job=%s", name)
     for ulid, error_class in outcome.quarantined:
@@ -88,7 +88,7 @@ def isolate(*, store: ObjectStore, context: ActionContext | None = None) -> Isol
     return outcome
 
 
-Judged = tuple[Job, Sequence[Block], Suspect, Verdict]
+Judged = tuple[Job, Sequence[Block], Suspect, IsolationDecision]
 
 
 def _judged(job: Job, store: ObjectStore, breakages: Sequence[Breakage]) -> Judged:
@@ -103,9 +103,10 @@ def _stop(judged: Sequence[Judged], context: ActionContext) -> str:
     """Return why isolation is stopped, "" if it is not; stop it if this round would find too many bad blocks."""
     missing = [
         FoundBad(OBJECT_NOT_FOUND, sources[place].arrived_at_ms)
-        for _, sources, _, verdict in judged
-        if isinstance(verdict, QuarantineMissing) and len(sources) > 1  # a single block counts as one that failed alone
-        for place in verdict.positions
+        for _, sources, _, decision in judged
+        if isinstance(decision, QuarantineMissing)
+        and len(sources) > 1  # a single block counts as one that failed alone
+        for place in decision.positions
     ]
     return isolation_stop_reason(PROFILES, "", missing, context)
 
@@ -124,10 +125,10 @@ def _missing(store: ObjectStore, suspect: Suspect) -> frozenset[str]:
 
 
 def _apply(
-    job: Job, sources: Sequence[Block], suspect: Suspect, verdict: Verdict, context: ActionContext
+    job: Job, sources: Sequence[Block], suspect: Suspect, decision: IsolationDecision, context: ActionContext
 ) -> Wait | None:
-    """Carry out a verdict, or return why it has to wait."""
-    parts = _parts(verdict, sources)
+    """Carry out a decision, or return why it has to wait."""
+    parts = _parts(decision, sources)
     with operation() as run:
         if not Job.objects.filter(is_kind(ParkedKind.EVICTED), id=job.id, state=JobState.PARKED).exists():
             return Wait("it was changed concurrently")
@@ -135,61 +136,61 @@ def _apply(
             return Wait("isolation was stopped meanwhile")
         if run.room() < len(parts):
             return Wait("the queue is full")
-        if isinstance(verdict, RetrySingle):
+        if isinstance(decision, RetrySingle):
             if not run.room():
                 return Wait("the queue is full")
             detail = {"filter": {}, "jobs": [job.name], "newer_build_only": False, "keep_failures": True}
-            run.write("requeue", context, target=job.name, detail=detail | {"because": verdict.why})
+            run.write("requeue", context, target=job.name, detail=detail | {"because": decision.why})
             put_back(run, [job], context=context, keep_failures=True)
-        elif isinstance(verdict, QuarantineBlock):
-            detail = {"jobs": [job.name], "block": sources[0].ulid, "build": verdict.run.build}
-            reason = quarantine_reason(Quarantine.Cause.DAMAGED, verdict.run)
+        elif isinstance(decision, QuarantineBlock):
+            detail = {"jobs": [job.name], "block": sources[0].ulid, "build": decision.run.build}
+            reason = quarantine_reason(Quarantine.Cause.DAMAGED, decision.run)
             run.write("quarantine", context, target=sources[0].ulid, detail=detail | {"parked_reason": reason})
-            quarantine(run, job, sources[0], Quarantine.Cause.DAMAGED, verdict.run, verdict.attempts)
+            quarantine(run, job, sources[0], Quarantine.Cause.DAMAGED, decision.run, decision.attempts)
         else:
             split: dict[str, Any] = {"jobs": [job.name], "parts": [[block.ulid for block in part] for part in parts]}
-            action = "set_missing_aside" if isinstance(verdict, QuarantineMissing) else "split"
-            if isinstance(verdict, QuarantineMissing):
-                reason = quarantine_reason(Quarantine.Cause.MISSING, _missing_run(verdict))
-                split["parked_reasons"] = [reason] * len(verdict.positions)
+            action = "set_missing_aside" if isinstance(decision, QuarantineMissing) else "split"
+            if isinstance(decision, QuarantineMissing):
+                reason = quarantine_reason(Quarantine.Cause.MISSING, _missing_run(decision))
+                split["parked_reasons"] = [reason] * len(decision.positions)
             run.write(action, context, target=job.name, detail=split)
             children = split_job(run, job, parts, context) if len(sources) > 1 else [job]
-            if isinstance(verdict, QuarantineMissing):
-                _keep_missing(run, children, parts, suspect, verdict)
+            if isinstance(decision, QuarantineMissing):
+                _keep_missing(run, children, parts, suspect, decision)
     return None
 
 
-def _parts(verdict: Verdict, sources: Sequence[Block]) -> list[list[Block]]:
+def _parts(decision: IsolationDecision, sources: Sequence[Block]) -> list[list[Block]]:
     """Return the blocks of the jobs to create; each missing block gets its own job, after the rest."""
-    if isinstance(verdict, Split):
-        return [[sources[place] for place in part] for part in verdict.parts]
-    if isinstance(verdict, QuarantineMissing):
-        rest = [block for place, block in enumerate(sources) if place not in verdict.positions]
-        return [part for part in (rest, *([sources[place]] for place in verdict.positions)) if part]
+    if isinstance(decision, Split):
+        return [[sources[place] for place in part] for part in decision.parts]
+    if isinstance(decision, QuarantineMissing):
+        rest = [block for place, block in enumerate(sources) if place not in decision.positions]
+        return [part for part in (rest, *([sources[place]] for place in decision.positions)) if part]
     return []
 
 
 def _keep_missing(
-    run: Operation, jobs: Sequence[Job], parts: Sequence[Sequence[Block]], suspect: Suspect, verdict: QuarantineMissing
+    run: Operation, jobs: Sequence[Job], parts: Sequence[Sequence[Block]], suspect: Suspect, decision: QuarantineMissing
 ) -> None:
-    for job, part in zip(jobs[-len(verdict.positions) :], parts[-len(verdict.positions) :], strict=True):
+    for job, part in zip(jobs[-len(decision.positions) :], parts[-len(decision.positions) :], strict=True):
         [block] = part
-        bad = replace(_missing_run(verdict), object=block.object_key)
+        bad = replace(_missing_run(decision), object=block.object_key)
         quarantine(run, job, block, Quarantine.Cause.MISSING, bad, len(suspect.runs))
 
 
-def _missing_run(verdict: QuarantineMissing) -> FailedRun:
-    return replace(verdict.run, message="the store has no such object")
+def _missing_run(decision: QuarantineMissing) -> FailedRun:
+    return replace(decision.run, message="the store has no such object")
 
 
-def _note(outcome: IsolationOutcome, job: Job, sources: Sequence[Block], verdict: Verdict) -> None:
-    if isinstance(verdict, RetrySingle):
+def _note(outcome: IsolationOutcome, job: Job, sources: Sequence[Block], decision: IsolationDecision) -> None:
+    if isinstance(decision, RetrySingle):
         outcome.tried_again.append(job.name)
-    elif isinstance(verdict, Wait):
-        outcome.waiting.append((job.name, verdict.why))
-    elif isinstance(verdict, QuarantineBlock):
-        outcome.quarantined.append((sources[0].ulid, verdict.run.error_class))
-    elif isinstance(verdict, QuarantineMissing):
-        outcome.quarantined += [(sources[place].ulid, verdict.run.error_class) for place in verdict.positions]
+    elif isinstance(decision, Wait):
+        outcome.waiting.append((job.name, decision.why))
+    elif isinstance(decision, QuarantineBlock):
+        outcome.quarantined.append((sources[0].ulid, decision.run.error_class))
+    elif isinstance(decision, QuarantineMissing):
+        outcome.quarantined += [(sources[place].ulid, decision.run.error_class) for place in decision.positions]
     else:
         outcome.split.append(job.name)

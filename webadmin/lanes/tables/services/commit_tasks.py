@@ -14,7 +14,7 @@ from django.db.models import F
 
 from engine.lanes.tables.jobs import ChunkResult, TableMergeResult
 from engine.lanes.tables.plan.arrivals import Stamp
-from engine.lanes.tables.plan.commit import ChunkCommit, PlannedChunk, Verdict, decide_commits
+from engine.lanes.tables.plan.commit import ChunkCommit, CommitAction, PlannedChunk, decide_commits
 from engine.lanes.tables.plan.granularity import Granularity
 from engine.lanes.tables.plan.policy import TimelinePolicy
 from webadmin.base.database import dialect
@@ -34,9 +34,9 @@ log = logging.getLogger(__name__)
 DISCARD_DELAY_MS = 60_000
 """Delay before outputs of an aborted chunk are deleted; they were never visible."""
 _OUTCOMES = {
-    Verdict.PUBLISH: ChunkOutcome.PUBLISHED,
-    Verdict.CARRY_OVER: ChunkOutcome.CARRIED_OVER,
-    Verdict.ABORT: ChunkOutcome.ABORTED,
+    CommitAction.PUBLISH: ChunkOutcome.PUBLISHED,
+    CommitAction.CARRY_OVER: ChunkOutcome.CARRIED_OVER,
+    CommitAction.ABORT: ChunkOutcome.ABORTED,
 }
 
 
@@ -78,10 +78,10 @@ class _Commit:
 
     def run(self) -> None:
         commits = self._decide()
-        published = [one for one in commits if one.verdict is not Verdict.ABORT]
+        published = [one for one in commits if one.action is not CommitAction.ABORT]
         touched = {(one.start_ms, one.end_ms) for one in commits}
         self._note_chunks(commits)
-        self._discard([one for one in commits if one.verdict is Verdict.ABORT])
+        self._discard([one for one in commits if one.action is CommitAction.ABORT])
         if published:
             touched |= self._hide(published)
             for one in published:
@@ -95,7 +95,7 @@ class _Commit:
         if self.task.grid != self.policy.granularity.fingerprint():
             why = "the granularity was changed meanwhile"
             return [
-                ChunkCommit(start_ms=row.start_ms, end_ms=row.end_ms, verdict=Verdict.ABORT, reason=why)
+                ChunkCommit(start_ms=row.start_ms, end_ms=row.end_ms, action=CommitAction.ABORT, reason=why)
                 for row in self.chunks.values()
             ]
         planned = [
@@ -199,8 +199,8 @@ class _Commit:
             row = self.chunks[commit.start_ms]
             result = self.done.chunks.get(commit.start_ms)
             row.is_open, row.ended_at_ms = False, self.now_ms
-            row.outcome, row.why = _OUTCOMES[commit.verdict], commit.reason[:REASON_MAX]
-            if commit.verdict is not Verdict.ABORT:
+            row.outcome, row.why = _OUTCOMES[commit.action], commit.reason[:REASON_MAX]
+            if commit.action is not CommitAction.ABORT:
                 row.output_count = 0 if result is None else len(result.outputs)
                 row.output_bytes = 0 if result is None else result.bytes_written
                 row.row_count = 0 if result is None else result.rows_written

@@ -135,11 +135,11 @@ def _check(options: dict[str, Any]) -> None:
 
 
 def _in_words(report: Report) -> str:
-    verdict = f"{len(report.failures)} broke an invariant" if report.failures else "all invariants held"
+    outcome = f"{len(report.failures)} broke an invariant" if report.failures else "all invariants held"
     return (
         f"{report.histories} histories: {report.segments} segments, {report.events} events, "
         f"{report.commands} commands, {report.runs} runs, {report.parked} jobs parked, "
-        f"{report.stale} change sets prepared again: {verdict}"
+        f"{report.stale} change sets prepared again: {outcome}"
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from engine.lanes.tables.plan.admission import admit
-from engine.lanes.tables.plan.commit import Verdict
+from engine.lanes.tables.plan.commit import CommitAction
 from engine.lanes.tables.plan.cycle import queued, run_cycle
 from engine.lanes.tables.plan.granularity import DAY_MS, HOUR_MS, Granularity
 from engine.lanes.tables.plan.model import (
@@ -241,7 +241,7 @@ def test_data_for_the_chunk_of_a_running_task_waits_for_its_commit() -> None:
     assert decided.dissolved == ()
     assert states(world) == {}
     (commit,) = world.commit(name, world.tasks[name].token)
-    assert commit.verdict is Verdict.ABORT
+    assert commit.action is CommitAction.ABORT
     world.turn()
     assert (states(world), world.tasks, world.segments) == ({}, {}, {})
 
@@ -354,7 +354,7 @@ def test_data_that_arrives_while_a_task_runs_is_carried_over() -> None:
     (late,) = put(world, 5, 6, 1, 5, first=24)
     (name,) = running(world)
     (commit,) = world.commit(name, world.tasks[name].token)
-    assert (commit.verdict, commit.carried) == (Verdict.CARRY_OVER, (late.key,))
+    assert (commit.action, commit.carried) == (CommitAction.CARRY_OVER, (late.key,))
     assert sorted(one.size_bytes // MB for one in world.segments.values()) == [5, 120]
     assert {one.version for one in world.segments.values()} == {commit.version}
     world.turn()
@@ -370,8 +370,8 @@ def test_without_new_versions_for_old_segments_only_that_chunk_is_refused() -> N
     world.turn()
     put(world, 5, 6, 1, 5, first=24)
     (name,) = running(world)
-    verdicts = [commit.verdict for commit in world.commit(name, world.tasks[name].token)]
-    assert verdicts == [Verdict.PUBLISH, Verdict.ABORT]
+    actions = [commit.action for commit in world.commit(name, world.tasks[name].token)]
+    assert actions == [CommitAction.PUBLISH, CommitAction.ABORT]
     assert len(world.segments) == 1 + 25
 
 
@@ -383,7 +383,7 @@ def test_data_replaced_while_a_task_ran_is_not_hidden() -> None:
     (name,) = running(world)
     newer = put(world, 5, 6, 1, 7, version="9")
     (commit,) = world.commit(name, world.tasks[name].token)
-    assert commit.verdict is Verdict.ABORT
+    assert commit.action is CommitAction.ABORT
     world.turn()
     assert states(world) == {5: "stable"}
     assert world.rows[day(5)].chunk.keys == (newer[0].key,)
@@ -418,7 +418,7 @@ def test_a_wrong_guess_of_bytes_changes_cost_only() -> None:
     (name,) = running(world)
     assert world.tasks[name].entry.cost == 2 * (900 + 8) * MB
     commits = world.commit(name, world.tasks[name].token)
-    assert [commit.verdict for commit in commits] == [Verdict.PUBLISH] * 2
+    assert [commit.action for commit in commits] == [CommitAction.PUBLISH] * 2
     assert sum(one.size_bytes for one in world.segments.values()) == 1_800 * MB
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from engine.lanes.tables.plan.columns import FOREVER_END_MS
-from engine.lanes.tables.plan.commit import PlannedChunk, Verdict, decide_commit, decide_commits, digest_of
+from engine.lanes.tables.plan.commit import CommitAction, PlannedChunk, decide_commit, decide_commits, digest_of
 from engine.lanes.tables.plan.granularity import DAY_MS, HOUR_MS
 from engine.lanes.tables.plan.layout import build_layout
 from engine.lanes.tables.plan.model import Segment
@@ -190,22 +190,26 @@ LATE = one(9)
 
 
 @pytest.mark.parametrize(
-    ("now", "verdict", "words"),
+    ("now", "action", "words"),
     [
-        ([one(1), one(2)], Verdict.PUBLISH, "nothing changed"),
-        ([one(1), one(2), LATE], Verdict.CARRY_OVER, "1 segments arrived"),
-        ([one(1)], Verdict.ABORT, "removed or hidden"),
-        ([one(1), one(2, size_bytes=5)], Verdict.ABORT, "removed or hidden"),
-        ([one(1), one(2), replace(LATE, version="2")], Verdict.ABORT, "removed or hidden"),
-        ([one(1), one(2), replace(LATE, core_partitions=20, version="2")], Verdict.ABORT, "waits for other segments"),
-        ([one(1), one(2), replace(LATE, end_ms=FIRST_MS + 5)], Verdict.ABORT, "the timeline is inconsistent"),
+        ([one(1), one(2)], CommitAction.PUBLISH, "nothing changed"),
+        ([one(1), one(2), LATE], CommitAction.CARRY_OVER, "1 segments arrived"),
+        ([one(1)], CommitAction.ABORT, "removed or hidden"),
+        ([one(1), one(2, size_bytes=5)], CommitAction.ABORT, "removed or hidden"),
+        ([one(1), one(2), replace(LATE, version="2")], CommitAction.ABORT, "removed or hidden"),
+        (
+            [one(1), one(2), replace(LATE, core_partitions=20, version="2")],
+            CommitAction.ABORT,
+            "waits for other segments",
+        ),
+        ([one(1), one(2), replace(LATE, end_ms=FIRST_MS + 5)], CommitAction.ABORT, "the timeline is inconsistent"),
     ],
 )
-def test_a_commit_looks_at_what_came_and_went(now: list[Segment], verdict: Verdict, words: str) -> None:
+def test_a_commit_looks_at_what_came_and_went(now: list[Segment], action: CommitAction, words: str) -> None:
     found = decide_commit(planned(one(1), one(2)), now, now_ms=FIRST_MS)
-    assert found.verdict is verdict
+    assert found.action is action
     assert words in found.reason
-    assert (found.version > "1") == (verdict is not Verdict.ABORT)
+    assert (found.version > "1") == (action is not CommitAction.ABORT)
 
 
 @pytest.mark.parametrize(
@@ -219,15 +223,15 @@ def test_a_commit_looks_at_what_came_and_went(now: list[Segment], verdict: Verdi
 def test_what_came_beside_it_is_carried_over_only_if_it_can_be(late: dict[str, object], words: str) -> None:
     early = one(1, end_ms=FIRST_MS + HOUR_MS)
     found = decide_commit(planned(early), [early, replace(LATE, **late)], now_ms=FIRST_MS)  # type: ignore[arg-type]
-    assert found.verdict is Verdict.ABORT
+    assert found.action is CommitAction.ABORT
     assert words in found.reason
 
 
 def test_commits_abort_above_an_incomplete_version_unless_it_was_given_up() -> None:
     now = [one(1), one(5, version="0", core_partitions=20)]
     chunk = planned(one(1))
-    assert decide_commit(chunk, now, now_ms=FIRST_MS).verdict is Verdict.ABORT
-    assert decide_commit(chunk, now, now_ms=FIRST_MS, given_up={5}).verdict is Verdict.PUBLISH
+    assert decide_commit(chunk, now, now_ms=FIRST_MS).action is CommitAction.ABORT
+    assert decide_commit(chunk, now, now_ms=FIRST_MS, given_up={5}).action is CommitAction.PUBLISH
 
 
 def test_chunks_that_share_a_file_are_published_together_where_files_are_seen_whole() -> None:
@@ -239,12 +243,12 @@ def test_chunks_that_share_a_file_are_published_together_where_files_are_seen_wh
     now = {chunk.start_ms: [wide] for chunk in chunks[:2]} | {chunks[2].start_ms: [alone]}
     now[chunks[1].start_ms] = [wide, late]
 
-    def verdicts(*, partial_visibility: bool) -> list[str]:
+    def actions(*, partial_visibility: bool) -> list[str]:
         found = decide_commits(told, now, now_ms=FIRST_MS, partial_visibility=partial_visibility)
-        return [str(commit.verdict) for commit in found]
+        return [str(commit.action) for commit in found]
 
-    assert verdicts(partial_visibility=True) == ["publish", "abort", "publish"]
-    assert verdicts(partial_visibility=False) == ["abort", "abort", "publish"]
+    assert actions(partial_visibility=True) == ["publish", "abort", "publish"]
+    assert actions(partial_visibility=False) == ["abort", "abort", "publish"]
 
 
 def test_versions_are_instants_and_always_above_what_is_there() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from engine.lanes.tables.plan.columns import columns
-from engine.lanes.tables.plan.commit import Verdict, pieces_within
+from engine.lanes.tables.plan.commit import CommitAction, pieces_within
 from engine.lanes.tables.plan.granularity import DAY_MS, HOUR_MS
 from engine.lanes.tables.plan.model import Action, ChunkState, TaskState
 from engine.lanes.tables.plan.plan import plan_timeline
@@ -186,7 +186,7 @@ class Controller(RuleBasedStateMachine):
             after = self.seen(commit.start_ms, commit.end_ms)
             was = before[commit.start_ms]
             assert sum(after.values()) == sum(was.values())  # I15
-            if commit.verdict is Verdict.ABORT:
+            if commit.action is CommitAction.ABORT:
                 assert after == was
             else:
                 planned = next(chunk.keys for chunk in task.planned.chunks if chunk.start_ms == commit.start_ms)
