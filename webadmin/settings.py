@@ -33,7 +33,7 @@ METRICS_TOKEN = _read.METRICS_TOKEN or kept_secret(HOME / "metrics_token")
 if not is_set("DATABASE_URL"):
     private_file(HOME / "lithify.sqlite3")
 if is_local(_read.OBJECT_STORE_URL):
-    with suppress(OSError):  # a folder that cannot be made is named by whoever uses the store
+    with suppress(OSError):  # a folder that cannot be made is reported when the store is used
         private_folder(folder_of(_read.OBJECT_STORE_URL))
 
 DATABASES = {"default": database_settings(_read.DATABASE_URL)}

@@ -96,13 +96,13 @@ def explain_queued(subject: str, queue: QueueFacts) -> Explanation:
         return _queued(
             subject,
             f"it waits in {queue.name}, and no level policy is configured",
-            "configuring one lets it be planned",
+            "configure one, and it is planned",
         )
     held = f"it waits in {queue.name} with {queue.block_count} of {queue.blocks_max} blocks"
     if queue.byte_count < queue.partial_batch_bytes and queue.block_count < queue.blocks_max:
         held += ", few enough to be merged with those of the tenant's other shards"
     if queue.paused:
-        return _queued(subject, f"{held}, and {_paused(queue.paused)}", "resuming that lets it be planned")
+        return _queued(subject, f"{held}, and {_paused(queue.paused)}", "after that is resumed it is planned")
     wait_ms = queue.ready_at_ms - queue.now_ms
     if wait_ms > 0:
         left = queue.blocks_max - queue.block_count
@@ -112,7 +112,7 @@ def explain_queued(subject: str, queue: QueueFacts) -> Explanation:
     if queue.is_schedule_full:
         return _queued(subject, f"{why}, but the schedule is full", "a completed or parked job frees a place")
     if not queue.polling_workers:
-        return _queued(subject, f"{why}, but no worker polls", "starting a node lets it be planned")
+        return _queued(subject, f"{why}, but no worker polls", "after a node is started it is planned")
     if queue.capped:
         return _queued(subject, f"{why}, but {queue.capped}", "the end of one of its jobs, or a higher cap, makes room")
     return _queued(subject, why, "the next poll with free capacity assigns it when its turn comes")
@@ -281,7 +281,7 @@ def explain_place(subject: str, place: PlaceFacts) -> Explanation:
     if place.stuck:
         return Explanation(subject=subject, state="not planned", why=f"{place.stuck}: {there}")
     if place.paused:
-        then = "resuming that lets it be planned and assigned"
+        then = "after that is resumed it is planned and assigned"
         return Explanation(subject=subject, state="paused", why=f"{_paused(place.paused)}: {there}", next=then)
     if place.excluded:
         then = "repairing the cause, then releasing what is quarantined and planning what is stuck"
@@ -307,7 +307,7 @@ def explain_place(subject: str, place: PlaceFacts) -> Explanation:
 def explain_held_back(subject: str, paused: Sequence[str], why: str) -> Explanation:
     """Explain a block that is not planned because its lane is paused."""
     return Explanation(
-        subject=subject, state="waiting", why=f"{_paused(paused)}; {why}", next="resuming that lets it be planned"
+        subject=subject, state="waiting", why=f"{_paused(paused)}; {why}", next="after that is resumed it is planned"
     )
 
 

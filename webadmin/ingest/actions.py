@@ -24,7 +24,7 @@ TENANT = Text("tenant", "Tenant", "Empty: everybody without a value of their own
 VALUE = Number(
     "value",
     "Value",
-    "Empty takes back what was set. Bytes are of uncompressed pprof.",
+    "Empty removes the value. Bytes are of uncompressed pprof.",
     high=max(HIGHEST.values()),
     is_required=True,
     is_nullable=True,

@@ -91,7 +91,7 @@ class PushLimitChangeAdmin(ActionAdmin):
 
     @display(description="Value")
     def value_cell(self, row: PushLimitChange) -> str:
-        return "taken back" if row.value is None else show.count_text(row.value)
+        return "removed" if row.value is None else show.count_text(row.value)
 
     @display(description="Now")
     def state(self, row: PushLimitChange) -> SafeString:

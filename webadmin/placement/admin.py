@@ -84,7 +84,7 @@ class InstanceAdmin(ActionAdmin):
     shortcuts = (("There", "now=there"), ("Gone", "now=gone"))
     about = (
         "Segment writers, which register by themselves. One that is silent gets nothing after seconds and loses its "
-        "shards after a minute; draining lets it go without losing anything."
+        "shards after a minute; draining removes it without loss."
     )
     empty_list = "No segment writer has registered: start one with manage.py writer."
     operator_actions = INSTANCE_ACTIONS
@@ -342,7 +342,7 @@ class PlacementChangeAdmin(ReadOnlyAdmin):
 
     list_display = ("__str__", "at", "actor", "before_cell", "after_cell", "why")
     list_filter = (TenantNameFilter, DatasetFilter)
-    about = "Who set which limit or override, when and why; also of those that were taken back."
+    about = "Who set which limit or override, when and why; including those that were removed."
     empty_list = "No placement decisions."
 
     def sections(self, row: PlacementChange) -> Sequence[Section]:

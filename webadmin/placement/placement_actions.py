@@ -132,8 +132,8 @@ LIMIT_ACTIONS = (
     ),
     replace(
         SET_LIMITS,
-        name="take-back",
-        label="Take back",
+        name="remove",
+        label="Remove",
         about="Takes back all that was set here: what holds for everybody, or what is built in, holds again.",
         fields=(),
         of_rows=lambda rows: [{**place, "numbers": None} for place in _limit_rows(rows)],
@@ -167,8 +167,8 @@ OVERRIDE_ACTIONS = (
     ),
     replace(
         SET_OVERRIDE,
-        name="take-back",
-        label="Take back",
+        name="remove",
+        label="Remove",
         about="Leaves the chosen datasets to their load again.",
         fields=(),
         of_rows=lambda rows: [{**place, "override": None} for place in _override_rows(rows)],

@@ -17,7 +17,7 @@ LOAD_BALANCING = Choice(
 LIMITS = Group(
     "numbers",
     "Limits",
-    "Those that are not given keep their value; null takes back what was set.",
+    "Those that are not given keep their value; null removes the value.",
     component="LimitNumbers",
     fields=(
         Number("tenant_shards", "Tenant's shards", "At most so many for all datasets; 0: all.", high=SHARDS_MAX),

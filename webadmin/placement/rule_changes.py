@@ -59,12 +59,12 @@ def _reason(
     if old is None:
         return f"it is new and writes {rate}"
     if old.shards:
-        return "its override was taken back"
+        return "its override was removed"
     limits, parts = settings.limits(usage.tenant), []
     if new.dataset_shards > old.dataset_shards:
         parts.append(f"it writes {rate}, and a shard carries {format_rate(limits.unit_bytes)}")
     if new.dataset_shards < old.dataset_shards:
-        parts.append(f"it writes {rate} and needed no more for a while, or its limits are narrower")
+        parts.append(f"it writes {rate} and has needed no more since, or its limits are narrower")
     if new.load_balancing != old.load_balancing:
         parts.append(_choice(new.load_balancing, limits.load_balancing, usage))
     return "; ".join(parts) or "its tenant's limits changed"

@@ -66,7 +66,7 @@ class ParkedJobAdmin(ActionAdmin):
     shortcuts = tuple((kind.value.capitalize(), f"kind={kind.value}") for kind in ParkedKind)
     about = (
         "Jobs that are out of the schedule, each with its blocks and the reason. Nothing here is lost or forgotten: "
-        "requeue a job, or give its blocks back to be planned anew."
+        "requeue a job, or return its blocks to be planned again."
     )
     empty_list = "No job is parked."
     operator_actions = PARKED_ACTIONS

@@ -155,7 +155,7 @@ def _set_aside(facts: Standstill) -> Iterator[Blocker]:
         yield Blocker(
             code="parked",
             text=f"{count_text(facts.parked_jobs, 'job')} parked: {keep} {count_text(facts.parked_blocks, 'block')}",
-            remedy="look at the parked jobs: requeue, give blocks back, or release them from quarantine",
+            remedy="look at the parked jobs: requeue them, return their blocks, or release them from quarantine",
             is_for_due_work=False,
         )
     if facts.failing_jobs:

@@ -72,9 +72,9 @@ def _lasts(row: Any) -> bool:
 
 CANCEL = OperatorAction(
     operation="cancel",
-    label="Set aside",
-    about="Takes jobs out of the schedule. They keep their blocks, parked, until they are requeued or given back; a "
-    "worker that runs one stops at its next poll.",
+    label="Cancel",
+    about="Takes jobs out of the schedule. They keep their blocks, parked, until they are requeued or their blocks "
+    "returned; a worker that runs one stops at its next poll.",
     targets=(JOBS,),
     apply=lambda values, context: cancel(values["filter"], context=context),
     of_rows=_named,
@@ -82,7 +82,7 @@ CANCEL = OperatorAction(
 )
 RESET_FAILURES = OperatorAction(
     operation="reset_failures",
-    label="Forget failures",
+    label="Reset failures",
     about="Sets the failures of jobs to zero, so that they have all their runs again. Parked jobs stay parked.",
     targets=(JOBS,),
     apply=lambda values, context: reset_failures(values["filter"], context=context),
@@ -92,7 +92,7 @@ RESET_FAILURES = OperatorAction(
 PIN = OperatorAction(
     operation="pin",
     label="Pin to a worker",
-    about="From their next assignment on only one worker gets these jobs: to watch one closely, say.",
+    about="From their next assignment on only this worker gets these jobs.",
     targets=(JOBS,),
     fields=(
         Text(
@@ -139,7 +139,7 @@ REQUEUE_MANY = replace(
 RETURN_BLOCKS = OperatorAction(
     operation="return_job_blocks",
     label="Return blocks to queues",
-    about="Ends parked jobs and returns their blocks to their queues, where they are planned anew, with others.",
+    about="Ends parked jobs and returns their blocks to their queues, where they are planned again, with others.",
     targets=(JOBS,),
     apply=lambda values, context: return_job_blocks(values["filter"], context=context),
     of_rows=_named,
@@ -162,7 +162,7 @@ SET_LIMIT = OperatorAction(
         Number(
             "value",
             "Value",
-            "Empty takes back what was set there, so that the wider scope's value holds. 0 is no limit, where allowed.",
+            "Empty removes the value, so that the wider scope's value holds. 0 is no limit, where allowed.",
             high=COUNT_MAX,
             is_required=True,
             is_nullable=True,
@@ -184,7 +184,7 @@ PAUSE = OperatorAction(
             "mode",
             "How",
             choices=(
-                (PauseMode.PAUSE.value, "pause: plan nothing, assign nothing; running jobs go on"),
+                (PauseMode.PAUSE.value, "pause: plan nothing, assign nothing; running jobs continue"),
                 (PauseMode.DRAIN.value, "drain: plan nothing; what is scheduled is still done"),
             ),
             make=PauseMode,
@@ -198,7 +198,7 @@ PAUSE = OperatorAction(
 RESUME = OperatorAction(
     operation="resume",
     label="Resume",
-    about="Lets the scope go on; what is not paused stays as it is. A wider pause that covers it still holds.",
+    about="Resumes the scope. A wider pause that covers it still holds.",
     targets=(SCOPE,),
     apply=lambda values, context: resume(**values, context=context),
     outcome=shapes.PauseOutcomeSerializer,

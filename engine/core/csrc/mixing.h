@@ -1,4 +1,4 @@
-/* Hashes for the tables of interned symbols. Seeded per process, so that nobody can prepare colliding input; the
+/* Hashes for the tables of interned symbols. Seeded per process: a client cannot prepare colliding input; the
  * numbering of symbols depends on the order of insertion only, never on a hash. */
 #ifndef LITHIFY_MIXING_H
 #define LITHIFY_MIXING_H

@@ -59,10 +59,10 @@ JOB = JobFacts(
             {"ready_at_ms": 940_000},
             "ready to be planned since 1 min; the next poll with free capacity assigns it when its turn comes.",
         ),
-        ({"ready_at_ms": 940_000, "polling_workers": 0}, "but no worker polls; starting a node lets it be planned."),
+        ({"ready_at_ms": 940_000, "polling_workers": 0}, "but no worker polls; after a node is started it is planned."),
         ({"ready_at_ms": 940_000, "is_schedule_full": True}, "the schedule is full; a completed or parked job frees"),
         ({"paused": ("tenant acme (pause)",)}, "an operator paused tenant acme (pause); resuming that"),
-        ({"blocks_max": None}, "and no level policy is configured; configuring one lets it be planned."),
+        ({"blocks_max": None}, "and no level policy is configured; configure one, and it is planned."),
     ],
 )
 def test_the_explanation_of_a_queued_block_names_what_its_queue_waits_for(

@@ -84,9 +84,9 @@ def test_retention_is_previewed_and_run_from_its_page(operator: Client, acme: Se
 
 def test_a_rule_is_taken_back_from_its_page(operator: Client, service: Service) -> None:
     rule = RetentionRule.objects.create(tenant="acme", keep_days=7, actor="a", why="w")
-    assert "acme" in give(operator, RetentionRule, "take-back", rule.pk, step="preview")
+    assert "acme" in give(operator, RetentionRule, "remove", rule.pk, step="preview")
     assert RetentionRule.objects.exists()
-    assert "1 changed" in give(operator, RetentionRule, "take-back", rule.pk)
+    assert "1 changed" in give(operator, RetentionRule, "remove", rule.pk)
     assert not RetentionRule.objects.exists()
 
 

@@ -59,13 +59,11 @@ def test_a_tenant_gets_a_policy_of_its_own_and_gives_it_back(operator: Client, s
     assert (own.blocks_max, own.age_seconds) == (7, of_all_tenants(1).age_seconds)
     listing = words(operator.get(reverse("admin:profiles_levelpolicy_changelist") + "?whose=own").content.decode())
     assert "acme 7" in listing
-    preview = give(operator, LevelPolicy, "take-back", own.pk, step="preview")
+    preview = give(operator, LevelPolicy, "remove", own.pk, step="preview")
     assert "Blocks at most 7 as everybody&#x27;s" in preview
-    assert "1 changed" in give(operator, LevelPolicy, "take-back", own.pk)
+    assert "1 changed" in give(operator, LevelPolicy, "remove", own.pk)
     assert not LevelPolicy.objects.filter(tenant="acme").exists()
-    assert "everybody&#x27;s policy cannot be taken back" in give(
-        operator, LevelPolicy, "take-back", of_all_tenants(1).pk
-    )
+    assert "everybody&#x27;s policy cannot be taken back" in give(operator, LevelPolicy, "remove", of_all_tenants(1).pk)
 
 
 @pytest.mark.parametrize(

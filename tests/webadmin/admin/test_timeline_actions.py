@@ -164,7 +164,7 @@ def test_chunks_are_overridden_now_or_never_and_the_overrides_ended(operator: Cl
     )
     panel = reverse("timeline-chunk", args=[source.id, first.start_ms])
     assert "It is never compacted, says operator" in words(operator.get(panel).content.decode())
-    give(operator, Chunk, "take-back", second.id)
+    give(operator, Chunk, "end-overrides", second.id)
     give(operator, ChunkOverride, "end-override", now.id)
     assert not ChunkOverride.objects.filter(ended_at_ms=None).exists()
     assert [entry.action for entry in AuditEntry.objects.order_by("id")] == [

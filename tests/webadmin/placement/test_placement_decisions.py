@@ -254,7 +254,7 @@ def test_the_command_shows_changes_and_answers_what_if(fleet: Placement, tmp_pat
     assert seen["moved_to_other_instances"] == seen["unavoidable"]
     [limit] = command("limits", "--tenant", "acme", "--unit-bytes", "1024", "--dry-run")
     assert limit["movement"]["datasets"], "units of a 128th need more shards"
-    with pytest.raises(CommandError, match="take-back"):
+    with pytest.raises(CommandError, match="remove"):
         command("limits", "--tenant", "acme")
     with pytest.raises(CommandError, match="nobody"):
         command("what-if", "--remove", "nobody")

@@ -177,7 +177,7 @@ def test_a_dataset_is_pinned_with_the_mouse_after_a_preview(operator: Client, fi
     order_page(operator, "placementoverride", "change", {"shards": "8", "load_balancing": "round_robin"}, str(row.pk))
     assert PlacementOverride.objects.get(dataset="web").shards == [8]
     row = PlacementOverride.objects.get(dataset="web")
-    order_page(operator, "placementoverride", "take-back", {}, str(row.pk))
+    order_page(operator, "placementoverride", "remove", {}, str(row.pk))
     assert not PlacementOverride.objects.filter(dataset="web").exists()
 
 
@@ -187,7 +187,7 @@ def test_limits_are_set_changed_and_taken_back_with_the_mouse(operator: Client, 
     order_page(operator, "placementlimit", "change", {"load_balancing": "round_robin"}, str(row.pk))
     row = PlacementLimit.objects.get(tenant="")
     assert (row.tenant_shards, row.load_balancing) == (12, 2)
-    order_page(operator, "placementlimit", "take-back", {}, str(row.pk))
+    order_page(operator, "placementlimit", "remove", {}, str(row.pk))
     assert PlacementLimit.objects.count() == 1
 
 

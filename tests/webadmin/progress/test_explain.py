@@ -50,7 +50,7 @@ def test_a_block_is_followed_through_its_life(service: Service) -> None:
 def test_a_pause_is_named(service: Service) -> None:
     [block_id] = service.add_segments(1)
     pause(scope=Scope(ScopeKind.LEVEL, "0"), context=ActionContext(actor="op", why="maintenance"))
-    assert "an operator paused level 0 (pause); resuming that lets it be planned" in sentence(block_id)
+    assert "an operator paused level 0 (pause); after that is resumed it is planned" in sentence(block_id)
 
 
 def test_the_explanation_of_a_failed_job_has_its_last_error(service: Service) -> None:

@@ -39,7 +39,7 @@ def test_a_tenant_is_explained_over_all_lanes(service: Service) -> None:
     pause(scope=Scope(ScopeKind.TENANT, "acme"), context=OPERATOR)
     told = said("acme")
     assert "Tenant acme is paused: an operator paused tenant acme (pause): 1 block in queues" in told
-    assert "resuming that lets it be planned" in told
+    assert "after that is resumed it is planned" in told
 
 
 def test_a_tenant_is_explained_with_what_waits_in_each_lane(service: Service, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ class ActionField:
         """Return the value of a JSON object. Raises InvalidMessage."""
         is_given = self.name in fields.values
         if not is_given and self.is_required and self.is_nullable:
-            raise fields.error(self.name, f"expected {self.expected()}, or null to take back what was set")
+            raise fields.error(self.name, f"expected {self.expected()}, or null to remove the value")
         if not is_given and not self.is_required:
             return self.default
         if fields.values.get(self.name) is None and (self.is_nullable or (self.default is None and is_given)):
@@ -108,7 +108,7 @@ class ActionField:
         """Add the option of a command; without dashes if it is among ``positional``."""
         options = self.option()
         if self.is_required and self.is_nullable:
-            options["help"] = f"{options['help']}; {NONE}: take back what was set"
+            options["help"] = f"{options['help']}; {NONE}: remove the value"
         if self.key in positional:
             options |= {} if self.is_required or "nargs" in options else {"nargs": "?"}
             parser.add_argument(self.key, **options)
@@ -374,7 +374,7 @@ class Group(ActionField):
         if self.is_nullable and self.name in fields.values and fields.values[self.name] is None:
             return None
         if self.is_nullable and self.is_required and self.name not in fields.values:
-            raise fields.error(self.name, "expected an object, or null to take back what was set")
+            raise fields.error(self.name, "expected an object, or null to remove the value")
         inside = fields.optional(self.name) or Fields(f"{fields.path}.{self.name}", {})
         return self.read_object(inside)
 

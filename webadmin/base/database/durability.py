@@ -51,7 +51,7 @@ def refusal() -> str:
     if not _found or settings.ALLOW_UNSAFE_DATABASE:
         return ""
     return (
-        f"the database has {', '.join(_found)}: a crash takes back what it confirmed; turn it on for the server, the "
+        f"the database has {', '.join(_found)}: a crash loses what it confirmed; turn it on for the server, the "
         "database and the role (SQLite: synchronous=full in DATABASE_URL), or set ALLOW_UNSAFE_DATABASE=1"
     )
 

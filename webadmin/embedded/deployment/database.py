@@ -46,7 +46,7 @@ def check_durability() -> Iterator[Finding]:
     yield Finding(
         name="durability",
         level=Level.WARNING if settings.ALLOW_UNSAFE_DATABASE else Level.ERROR,
-        found=f"the database has {', '.join(unsafe)}: a crash takes back what it confirmed"
+        found=f"the database has {', '.join(unsafe)}: a crash loses what it confirmed"
         + (", which ALLOW_UNSAFE_DATABASE=1 allows" if settings.ALLOW_UNSAFE_DATABASE else "; pushes are refused"),
         advice="turn it on for the server, the database and the role; for SQLite use synchronous=full in DATABASE_URL",
     )

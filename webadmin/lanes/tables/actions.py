@@ -152,7 +152,7 @@ def _notes(now: Preview, then: Preview, before: Policy, after: Policy) -> list[s
         notes.append(f"This does not come to rest: {again_words(then)}")
     if after.bytes_per_day and then.forecast.bytes_in:
         days = -(-then.forecast.bytes_in // after.bytes_per_day)
-        notes.append(f"The budget of a day lets this be done in {show.counted(days, 'day')} at best.")
+        notes.append(f"With the daily budget this takes {show.counted(days, 'day')} at best.")
     return notes
 
 
@@ -273,7 +273,7 @@ PAUSE_TABLE = replace(
     ALTER_TABLE,
     name="pause-table",
     label="Pause",
-    about="Nothing more of a table is planned until it is resumed. Tasks that run go on; files may still come in.",
+    about="Nothing of a table is planned until it is resumed. Running tasks continue; files can still be registered.",
     fields=(),
     of_rows=lambda rows: [{"table": row, "policy": {}, "is_paused": True} for row in rows],
     fits=lambda row: not row.is_paused,
@@ -310,14 +310,14 @@ COMPACT_NEVER = replace(
     OVERRIDE_CHUNKS,
     name="compact-never",
     label="Never compact",
-    about="These chunks are left alone until that is taken back. Chunks that share segments with them are, too.",
+    about="These chunks are not compacted until the override ends, nor chunks that share segments with them.",
     fields=(),
     of_rows=lambda rows: [{**one, "kind": ChunkOverrideKind.NEVER} for one in _stretches(rows)],
 )
 END_CHUNK_OVERRIDES = OperatorAction(
-    name="take-back",
+    name="end-overrides",
     operation="end_chunk_overrides",
-    label="Take back",
+    label="End overrides",
     about="Ends now and never for these chunks, so that they go by the policy again. One over several chunks ends for "
     "all of them.",
     targets=(TABLE, START_MS, END_MS),
@@ -350,8 +350,8 @@ RETRY_CHUNKS = OperatorAction(
 RELEASE_FILES = OperatorAction(
     operation="release_files",
     label="Release",
-    about="Lets files be seen that could not be read, once they are repaired: they are read anew, and stay out if they "
-    "still cannot be read. One that was never in the timeline is forgotten: register it anew.",
+    about="After files that could not be read are repaired: they are read again, and stay hidden if they still cannot "
+    "be read. One that was never in the timeline is forgotten: register it again.",
     targets=(
         TABLE,
         Texts(

@@ -76,7 +76,7 @@ def explain_segment(row: Segment) -> Explanation:
             return _bad(held)
     following = {
         SegmentState.REPLACED: "its object goes when the table's deletion delay is over",
-        SegmentState.QUARANTINED: "releasing it, once it is repaired, lets readers see it again",
+        SegmentState.QUARANTINED: "after it is repaired and released readers see it again",
         SegmentState.DELETED: "",
     }[SegmentState(row.state)]
     return Explanation(subject=subject, state=row.state, why=row.reason or "readers do not see it", next=following)
@@ -89,7 +89,7 @@ def _bad(row: BadFile) -> Explanation:
         subject=f"File {row.path} of {row.source}",
         state="quarantined",
         why=f"it cannot be read: {row.error_class}{where}: {row.message}",
-        next="releasing it, once it is repaired, lets it be in the table",
+        next="after it is repaired and released it is in the table",
     )
 
 
@@ -118,7 +118,7 @@ def _next(chunk: Chunk) -> str:
     """Return what would change the state of a chunk."""
     source = chunk.source
     if source.is_paused:
-        return "the table is paused: resuming it lets it be planned"
+        return "the table is paused: after it is resumed it is planned"
     if source.refusal:
         return f"nothing of the table is planned: {source.refusal}"
     if chunk.is_dirty:
@@ -129,9 +129,9 @@ def _next(chunk: Chunk) -> str:
         ChunkStatus.EMPTY: "registering a file for it",
         ChunkStatus.STABLE: "a file that comes in or goes",
         ChunkStatus.UNSTABLE: "the controller makes a task of it within seconds",
-        ChunkStatus.DEFERRED: "an operator lets it be tried again, or something changes in it"
+        ChunkStatus.DEFERRED: "it is retried by an operator, or a file in it changes"
         if chunk.is_quarantined
-        else "it is taken back when fewer tasks wait",
+        else "it is planned again when fewer tasks wait",
         ChunkStatus.SKIPPED: "what keeps it out ends, or an operator takes it back",
     }[ChunkStatus(chunk.state)]
 

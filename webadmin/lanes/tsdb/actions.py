@@ -145,7 +145,7 @@ ADOPT = OperatorAction(
 CHANGE = OperatorAction(
     operation="change_bucket",
     label="Change settings",
-    about="Its tenants are planned anew with these. Jobs that were made already stay as they are.",
+    about="Its tenants are planned again with these. Existing jobs are unchanged.",
     targets=(Text("bucket", "Bucket", "Its name.", length_max=NAME_MAX, is_required=True),),
     fields=(BUCKET_SETTINGS,),
     apply=_change,
@@ -170,7 +170,7 @@ RELEASE = OperatorAction(
 WITHDRAW = OperatorAction(
     operation="withdraw_result",
     label="Withdraw result",
-    about="For a result that the bucket refuses for good: its sources are live again and merged anew.",
+    about="For a result that the bucket refuses for good: its sources are live again and merged again.",
     targets=(
         Numbers("groups", "Groups", "Their numbers.", low=1, high=GROUP_ID_MAX, count_max=NAMES_MAX, is_required=True),
     ),

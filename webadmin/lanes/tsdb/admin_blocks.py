@@ -88,7 +88,7 @@ class BlockAdmin(ReadOnlyAdmin):
                 ],
             ),
             Table(
-                title="What the bucket was told of it",
+                title="Writes to the bucket",
                 headers=("Step", "Done", "Last error"),
                 rows=[
                     (step.get_kind_display(), self._done(step), step.last_error or show.NOTHING)
@@ -131,7 +131,7 @@ class BlockQuarantineAdmin(ActionAdmin):
     """Quarantined source blocks."""
 
     list_display = ("block_cell", "error", "since", "state")
-    about = "Blocks that were read alone and could not be: which file, where in it, and why. The others go on."
+    about = "Blocks that were read alone and could not be: which file, where in it, and why. Other blocks are merged."
     empty_list = "No block is quarantined."
     operator_actions = (RELEASE,)
 

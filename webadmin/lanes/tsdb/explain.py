@@ -27,7 +27,7 @@ _NEXT = {
     PlannedState.TAKEN: "the jobs of its group are what it waits for: explain these",
     PlannedState.WAITING: "the time or the blocks that it waits for let it be planned",
     PlannedState.DUPLICATE: "a deletion mark follows",
-    PlannedState.SET_ASIDE: "taking the mark back, or releasing it, lets it be planned",
+    PlannedState.SET_ASIDE: "after the mark is removed, or it is released, it is planned",
     PlannedState.FINAL: "",
 }
 
@@ -85,7 +85,7 @@ def _planned(subject: str, block: Block) -> Explanation:
             subject=subject,
             state="quarantined",
             why=f"it cannot be read: {held.error_class}{where}: {held.message}",
-            next="releasing it, once it is repaired, lets it be planned",
+            next="after it is repaired and released it is planned",
         )
     try:
         policy = policy_of(tenant.bucket)
@@ -100,7 +100,7 @@ def _planned(subject: str, block: Block) -> Explanation:
     if status.state in (PlannedState.GROUPED, PlannedState.WAITING):
         if tenant.bucket.is_paused:
             why = f"the bucket {tenant.bucket.name} is paused; {plan.reason(block.ulid)}"
-            return Explanation(subject=subject, state="waiting", why=why, next="resuming the bucket lets it be planned")
+            return Explanation(subject=subject, state="waiting", why=why, next="after it is resumed it is planned")
         if paused := pauses_of(lane=KIND, tenant=tenant.name, level=0, planning=True):
             return explain_held_back(subject, paused, plan.reason(block.ulid))
     return Explanation(subject=subject, state=str(status.state), why=plan.reason(block.ulid), next=_NEXT[status.state])

@@ -66,7 +66,7 @@ def until_cell(valid_until_ms: int | None, ended_at_ms: int | None, *, now_ms: i
 def limit_value(name: str, value: int | None) -> str:
     """Return a limit's value in its unit."""
     if value is None:
-        return "taken back"
+        return "removed"
     if value == 0:
         return "without limit" if name != LimitName.CLEANUP_DELAY_SECONDS else "none"
     if name in BYTES_LIMITS:

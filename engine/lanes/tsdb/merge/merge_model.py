@@ -40,7 +40,7 @@ class Winner(StrEnum):
 class MergeRules:
     """How blocks are merged; equal rules and sources give equal bytes.
 
-    ``samples_per_chunk`` limits chunks that are cut anew, ``chunk_file_bytes`` the size of chunk files.
+    ``samples_per_chunk`` limits chunks that are cut again, ``chunk_file_bytes`` the size of chunk files.
     ``label_indices`` writes the index section that Prometheus wrote until 2023 and no reader uses.
     """
 

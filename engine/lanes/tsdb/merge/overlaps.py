@@ -1,4 +1,4 @@
-"""Merge the chunks of one series: chunks that overlap no different one are kept, samples of others are cut anew.
+"""Merge the chunks of one series: chunks that overlap no different one are kept, samples of others are cut again.
 
 The compiled merge delegates overlapping histograms and conflicts under Prometheus' rule to this pure Python module.
 """

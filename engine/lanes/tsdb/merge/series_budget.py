@@ -25,7 +25,7 @@ RECORD_BYTES_MAX = CHUNK_BYTES_MAX + 16
 
 
 class SeriesBudget(NamedTuple):
-    """Limits of one series. ``record_bytes`` bounds its chunks in each source, in all sources, and those encoded anew.
+    """Limits of one series. ``record_bytes`` bounds its chunks in each source, in all sources, and those encoded again.
 
     ``values`` bounds the numbers of individually decoded samples (some tens of bytes each). ``window_samples`` bounds
     the samples that the compiled merge decodes at once, plus those of one more chunk.

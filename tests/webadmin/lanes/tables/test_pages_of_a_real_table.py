@@ -102,7 +102,7 @@ def test_never_and_now_are_obeyed_and_now_ends_by_itself(world: World, operator:
     world.work_off()
     assert world.chunk(2).state == ChunkStatus.STABLE
     assert list(ChunkOverride.objects.filter(ended_at_ms=None).values_list("kind", flat=True)) == ["never"]
-    give(operator, Chunk, "take-back", world.chunk(0).id)
+    give(operator, Chunk, "end-overrides", world.chunk(0).id)
     world.work_off()
     assert world.chunk(0).state == ChunkStatus.STABLE
     assert data(operator, world)["overrides"] == []

@@ -218,7 +218,7 @@ export class FlameChart {
     return shown.reduce<Frame | null>((best, one) => (best && best.value >= one.value ? best : one), null);
   }
 
-  // The next frame in the same row, whoever called it.
+  // The next frame in the same row, of any caller.
   private beside(one: Frame, step: number): Frame | null {
     const depth = Number(this.elements.get(one)?.getAttribute("aria-level"));
     const row = this.drawn()

@@ -87,7 +87,7 @@ DISCARD_LETTERS = OperatorAction(
     name="discard",
     operation="discard_letters",
     label="Discard",
-    about="Gives letters up: nobody will try them again, and the blocks they describe stay out of the index. "
+    about="Gives letters up: they are not retried, and the blocks they describe stay out of the index. "
     "The blocks' own objects are not touched.",
     targets=(LETTERS,),
     apply=_discard,

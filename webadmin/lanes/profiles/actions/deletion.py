@@ -47,7 +47,7 @@ def _rule_described(rules: Sequence[RuleOutcome], is_dry_run: bool) -> dict[str,
     return _rule_facts(rules[0]) | ({"notes": _effect(rules[0])} if is_dry_run else {})
 
 
-def _taken_back(rules: Sequence[RuleOutcome], is_dry_run: bool) -> dict[str, Any]:
+def _removed(rules: Sequence[RuleOutcome], is_dry_run: bool) -> dict[str, Any]:
     notes = [note for rule in rules for note in _effect(rule)] if is_dry_run else []
     return {"changed": [rule.tenant or "everybody" for rule in rules], "notes": notes}
 
@@ -96,7 +96,7 @@ def _change_hold(values: Values, context: ActionContext) -> dict[str, Any]:
     tenant, lift = values["tenant"], values.get("lift", False)
     if lift:
         changed = lift_hold(tenant=tenant, at=timezone.now(), context=context)
-        note = "Retention goes on with its next run: what is too old by then is dropped."
+        note = "Retention continues with its next run: what is too old by then is dropped."
     else:
         changed = place_hold(tenant=tenant, context=context)
         note = "While it lasts neither retention nor a delete request removes anything of the tenant."
@@ -115,7 +115,7 @@ def _deletion_described(outcomes: Sequence[DeleteOutcome], is_dry_run: bool) -> 
     if not is_dry_run:
         return facts | {"command": outcome.command_index}
     notes = [
-        "Queries stop showing this data at once. It cannot be taken back.",
+        "Queries stop showing this data immediately. This cannot be undone.",
         "Counted are datasets that hold such data, or could: a series is looked for when an object is rewritten.",
     ]
     return facts | {"notes": [*notes, *outcome.kept]}
@@ -123,7 +123,7 @@ def _deletion_described(outcomes: Sequence[DeleteOutcome], is_dry_run: bool) -> 
 
 SET_RETENTION = OperatorAction(
     operation="set_retention",
-    label="Set how long data is kept",
+    label="Set retention",
     about="Data of the tenant is dropped when all of a block is older than that. The preview says what would go now.",
     targets=(RULE_TENANT,),
     fields=(
@@ -142,12 +142,12 @@ SET_RETENTION = OperatorAction(
 )
 TAKE_BACK = replace(
     SET_RETENTION,
-    name="take-back",
-    label="Take the rule back",
+    name="remove",
+    label="Remove the rule",
     about="The tenant's data is kept as long as everybody's; everybody's for 31 days.",
     fields=(),
     of_rows=lambda rows: [{"tenant": row.tenant, "keep_days": None} for row in rows],
-    describe=_taken_back,
+    describe=_removed,
 )
 APPLY_RETENTION = OperatorAction(
     name="run-retention",

@@ -147,8 +147,8 @@ CHANGE_POLICY = replace(
 )
 TAKE_POLICY_BACK = replace(
     SET_POLICY,
-    name="take-back",
-    label="As everybody",
+    name="remove",
+    label="Use the default",
     about="Takes a tenant's own policy back, so that everybody's holds for it again.",
     fields=(),
     of_rows=lambda rows: [{**place, "numbers": None} for place in _places(rows)],

@@ -212,7 +212,7 @@ class LevelPolicyAdmin(ActionAdmin):
 def change_words(before: object, after: object) -> str:
     """Return the numbers of a policy that a change set, with old and new values."""
     if not isinstance(after, dict):
-        return "taken back: as everybody's"
+        return "removed: the default applies"
     was = before if isinstance(before, dict) else {}
     changed = [
         f"{number_words(name)} {was[name]} to {after[name]}" if name in was else f"{number_words(name)} {after[name]}"

@@ -77,7 +77,7 @@ class TombstoneAdmin(ReadOnlyAdmin):
         ("Deleted", "state=deleted"),
     )
     about = (
-        "Blocks that left the index. Their objects stay for a while, for readers that began before, and are then "
+        "Blocks that left the index. Their objects stay for a grace period, for readers that began before, then are "
         "deleted by a control task; what the store does not delete is asked for again."
     )
     empty_list = "No tombstones: nothing was replaced or dropped yet."

@@ -124,7 +124,7 @@ def _outcome(
     if ALL_TENANTS not in rows:
         raise PolicyRefused(f"lane {lane!r} merges nothing of level {level}")
     if values is None and tenant == ALL_TENANTS:
-        raise PolicyRefused("everybody's policy cannot be taken back: name a tenant, or set other numbers")
+        raise PolicyRefused("the default policy cannot be removed: name a tenant, or set other numbers")
     own = policy_numbers(rows[tenant]) if tenant in rows else None
     after = None
     if values is not None:

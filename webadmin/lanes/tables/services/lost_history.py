@@ -35,7 +35,7 @@ from webadmin.lanes.tables.task_models import Task
 
 ROWS_PER_STATEMENT = 1000
 REASON = "the history that the database lost had replaced it"
-READ_ANEW = "it was merged in the database only, and the lost history had not replaced it"
+READ_AGAIN = "it was merged in the database only, and the lost history had not replaced it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,16 +127,16 @@ def follow_lost_history(source: DataSource, lost: LostHistory, *, context: Actio
     """Hide the files that are in other files of the manifest, and forget merges that were not published.
 
     Files that were registered since the database went back stay, also those that were merged since: their rows are
-    forgotten, and the scan that follows registers them anew. Idempotent; nothing is published meanwhile, because the
+    forgotten, and the scan that follows registers them again. Idempotent; nothing is published meanwhile, because the
     database still does not know the pointer.
     """
     with transaction.atomic():
         row = dialect.locked(DataSource.objects.filter(id=source.id)).get()
-        hidden, anew = _hidden(row, lost), _read_anew(row, lost)
-        if not hidden and not anew:
+        hidden, again = _hidden(row, lost), _read_again(row, lost)
+        if not hidden and not again:
             return
         _change(hidden, state=SegmentState.REPLACED, replaced_in=row.sequence + 1, reason=REASON)
-        _change(anew, state=SegmentState.DELETED, reason=READ_ANEW)
+        _change(again, state=SegmentState.DELETED, reason=READ_AGAIN)
         DataSource.objects.filter(id=row.id).update(sequence=F("sequence") + 1)
         granularity = granularity_of(Policy.objects.get(source=row))
         mark_dirty(row, granularity, {(one.start_ms, one.end_ms) for one in hidden})
@@ -147,7 +147,7 @@ def follow_lost_history(source: DataSource, lost: LostHistory, *, context: Actio
             detail={
                 "manifest": lost.pointer.sequence,
                 "hidden": len(hidden),
-                "read_anew": len(anew),
+                "read_again": len(again),
                 "why": context.why,
             },
         )
@@ -164,7 +164,7 @@ def _hidden(row: DataSource, lost: LostHistory) -> list[Segment]:
     ]
 
 
-def _read_anew(row: DataSource, lost: LostHistory) -> list[Segment]:
+def _read_again(row: DataSource, lost: LostHistory) -> list[Segment]:
     """Return the sources of unpublished merges that the manifest has, or that the lost history never had."""
     replaced = Segment.objects.filter(source=row, is_tombstone=False, state=SegmentState.REPLACED)
     return [

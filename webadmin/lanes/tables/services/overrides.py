@@ -115,7 +115,7 @@ def release_files(source: DataSource, store: ObjectStore, paths: Sequence[str], 
         found = [each.path for each in held if each.path not in refused]
         former = Segment.objects.filter(id__in=[of_timeline[path] for path in found if path in of_timeline])
         former.filter(state=SegmentState.QUARANTINED).update(
-            state=SegmentState.DELETED, reason=f"{context.actor} released it: it was read anew"[:REASON_MAX]
+            state=SegmentState.DELETED, reason=f"{context.actor} released it: it was read again"[:REASON_MAX]
         )
         BadFile.objects.filter(id__in=[each.id for each in held if each.path in found]).update(
             released_at_ms=now_ms, released_by=context.actor[:150], release_why=context.why[:REASON_MAX]

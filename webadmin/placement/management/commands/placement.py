@@ -44,7 +44,7 @@ class Command(BaseCommand):
             part = parts.add_parser(name, help=action.label, description=action.about)
             add_options(part, (*action.targets, *action.fields), positional)
             if any(isinstance(field, Group) for field in action.fields):
-                part.add_argument("--take-back", action="store_true", help="take back what was set")
+                part.add_argument("--remove", action="store_true", help="remove the values")
         question = parts.add_parser("what-if", help="what moves if instances come and go")
         question.add_argument(
             "--add", nargs="*", default=[], metavar="ZONE", help='a new instance each; "" has no zone'
@@ -95,12 +95,12 @@ class Command(BaseCommand):
 
 
 def _run(part: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Run an action; ``--take-back`` stands for null in place of its values."""
+    """Run an action; ``--remove`` stands for null in place of its values."""
     action, _ = ACTIONS[part]
-    taken_back = {}
+    removed = {}
     for field in action.fields:
         if isinstance(field, Group):
-            if bool(field.from_options(options)) == options["take_back"]:
-                raise CommandError("give values to set, or --take-back to take back what was set")
-            taken_back = {field.name: None} if options["take_back"] else {}
-    return outcome_json(run_action(action, options, taken_back))
+            if bool(field.from_options(options)) == options["remove"]:
+                raise CommandError("give values to set, or --remove to remove the values")
+            removed = {field.name: None} if options["remove"] else {}
+    return outcome_json(run_action(action, options, removed))

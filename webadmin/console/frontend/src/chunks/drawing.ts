@@ -127,7 +127,7 @@ export class Drawing {
       .range([EDGE, Math.max(this.width - EDGE, EDGE + 1)]);
   }
 
-  // Tells the zoom where we are, without being told of it.
+  // Set the zoom's position without an event.
   private place(): void {
     if (!this.width) return;
     const base = this.base();

@@ -1,4 +1,4 @@
-// The same as the drawing, as tables: for screen readers, and for whoever wants the numbers.
+// The same as the drawing, as tables: for screen readers, and to read the numbers.
 
 import { fill, make } from "../dom";
 import { countText, sizeText } from "../words";

@@ -15,7 +15,7 @@ from webadmin.lanes.profiles.services.delete_requests import DeleteOutcome
 
 
 class Command(BaseCommand):
-    help = "Delete a tenant's data: of a service, of series, of a time. It cannot be taken back: try --dry-run first."
+    help = "Delete a tenant's data: of a service, of series, of a time. This cannot be undone: try --dry-run first."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         add_options(parser, (*REQUEST_DELETION.targets, *REQUEST_DELETION.fields), positional=("tenant",))
