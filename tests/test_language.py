@@ -45,6 +45,10 @@ RETIRED = (
     (r"\blook_again_(at_)?ms\b|\blooked_at_ms\b", "recheck_ms, analysed_at_ms"),
     (r"\bforesight\b|\bforeseen?\b", "forecast"),
     (r"\b[Ff]iles? kept out|\b[Bb]locks? kept out|[Cc]hunks? set aside", "quarantined"),
+    (r"\banew\b|[Tt]akes? back|[Tt]aken? back|\bTAKE_\w*BACK\b", "again, remove, revert"),
+    (r"\blets (it|this|the)\b|\b[Gg]oes on\b|\b(jobs|[Tt]asks|others) (that run )?go on\b", "continue, is planned"),
+    (r"\b[Vv]erdicts?\b|\b[Ss]tandings?\b", "decision, action; status, state"),
+    (r"\border: ActionContext|\bChunkOrder", "context, ChunkOverride"),
     (r"needs somebody|until somebody decides", "needs attention, until an operator decides"),
 )
 

@@ -79,7 +79,7 @@ def _value(name: str, value: Any) -> str:
 class InstanceAdmin(ActionAdmin):
     """The fleet of segment writers."""
 
-    list_display = ("name", "zone_cell", "standing", "heartbeat", "tokens", "address")
+    list_display = ("name", "zone_cell", "state_cell", "heartbeat", "tokens", "address")
     list_filter = (PresentFilter,)
     shortcuts = (("There", "now=there"), ("Gone", "now=gone"))
     about = (
@@ -99,7 +99,7 @@ class InstanceAdmin(ActionAdmin):
             Facts(
                 title="Instance",
                 rows=[
-                    ("State", self.standing(row)),
+                    ("State", self.state_cell(row)),
                     ("Zone", row.zone or "none"),
                     ("Address", show.code(row.address)),
                     ("Tokens", row.tokens),
@@ -118,7 +118,7 @@ class InstanceAdmin(ActionAdmin):
         return row.zone or show.NOTHING
 
     @display(description="State")
-    def standing(self, row: Instance) -> SafeString:
+    def state_cell(self, row: Instance) -> SafeString:
         if row.left_at_ms is not None:
             return show.badge("gone", "quiet", f"since {show.moment_text(row.left_at_ms)} UTC")
         return show.badge(row.state, "good" if row.state == Instance.State.ACTIVE else "busy")

@@ -134,7 +134,7 @@ LIMIT_ACTIONS = (
         SET_LIMITS,
         name="remove",
         label="Remove",
-        about="Takes back all that was set here: what holds for everybody, or what is built in, holds again.",
+        about="Removes all values that were set here; the general or built-in values apply again.",
         fields=(),
         of_rows=lambda rows: [{**place, "numbers": None} for place in _limit_rows(rows)],
     ),

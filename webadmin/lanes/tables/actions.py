@@ -328,7 +328,7 @@ END_CHUNK_OVERRIDES = OperatorAction(
     may_conflict=True,
     describe=_intervals_changed,
 )
-TAKE_BACK = replace(
+END_OVERRIDES = replace(
     END_CHUNK_OVERRIDES, fields=(), of_rows=lambda rows: [{**one, "kind": None} for one in _stretches(rows)]
 )
 END_OVERRIDE = replace(
@@ -368,4 +368,4 @@ RELEASE_FILES = OperatorAction(
 )
 
 SOURCE_ACTIONS = (CHANGE_POLICY, PAUSE_TABLE, RESUME_TABLE)
-CHUNK_ACTIONS = (COMPACT_NOW, COMPACT_NEVER, TAKE_BACK, RETRY_CHUNKS)
+CHUNK_ACTIONS = (COMPACT_NOW, COMPACT_NEVER, END_OVERRIDES, RETRY_CHUNKS)

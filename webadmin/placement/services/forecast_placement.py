@@ -169,7 +169,7 @@ def _resize_reason(before: Ring, after: Ring, moved: Movement, in_kept_ring: flo
             f"{after.shards} tokens."
         )
         advice = (
-            f" placement ring-size {after.shards}, given before the instance comes, lets this happen at a time you "
+            f" placement ring-size {after.shards}, run before the instance starts, does this at a time you "
             "choose; then the new instance moves no more than its share."
         )
     return (

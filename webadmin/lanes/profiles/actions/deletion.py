@@ -140,7 +140,7 @@ SET_RETENTION = OperatorAction(
     outcome=ReportSerializer,
     describe=_rule_described,
 )
-TAKE_BACK = replace(
+REMOVE_RETENTION = replace(
     SET_RETENTION,
     name="remove",
     label="Remove the rule",
@@ -209,5 +209,5 @@ REQUEST_DELETION = OperatorAction(
     describe=_deletion_described,
 )
 
-RETENTION_ACTIONS = (SET_RETENTION, APPLY_RETENTION, TAKE_BACK)
+RETENTION_ACTIONS = (SET_RETENTION, APPLY_RETENTION, REMOVE_RETENTION)
 HOLD_ACTIONS = (PLACE_HOLD, LIFT_HOLD)

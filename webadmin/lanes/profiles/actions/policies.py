@@ -145,7 +145,7 @@ CHANGE_POLICY = replace(
     of_rows=_places,
     initial=lambda rows: policy_numbers(rows[0]) if len(rows) == 1 else {},
 )
-TAKE_POLICY_BACK = replace(
+REMOVE_POLICY = replace(
     SET_POLICY,
     name="remove",
     label="Use the default",
@@ -155,4 +155,4 @@ TAKE_POLICY_BACK = replace(
     fits=lambda row: row.tenant != "",
 )
 
-POLICY_ACTIONS = (CHANGE_POLICY, TAKE_POLICY_BACK, SET_POLICY)
+POLICY_ACTIONS = (CHANGE_POLICY, REMOVE_POLICY, SET_POLICY)
