@@ -162,7 +162,7 @@ def test_what_deleting_a_tenants_data_leaves_is_named_before(scene: OperatingSce
 def test_what_another_writer_moves_is_explained(scene: OperatingScene) -> None:
     answer = scene.rest.post("/placement/what-if", json={"add": [""]}).json()
     [note] = [note for note in answer["notes"] if note.startswith("The ring grows from 8 to 24 shards: ")]
-    assert "placement ring-size 24, given before the instance comes" in note
+    assert "placement ring-size 24, run before the instance starts" in note
     assert "The ring grows from 8 to 24 shards: " in scene.page("/admin/placement-map/", ask="1", add="-")
 
 

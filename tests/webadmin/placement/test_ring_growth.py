@@ -35,7 +35,7 @@ def test_growth_of_the_ring_is_explained_by_command_and_page(writers: None, admi
     assert "its instances then have 12 tokens" in note
     assert f"so {told['moved_to_other_instances']} of what is written goes to other instances" in note
     assert f"with 8 shards it would be {told['moved_if_shards_stayed']}" in note
-    assert "placement ring-size 24, given before the instance comes" in note
+    assert "placement ring-size 24, run before the instance starts" in note
     page = admin_client.get(reverse("placement-page"), {"ask": 1, "add": "-"}).content.decode()
     assert "The ring grows from 8 to 24 shards: " in page
     assert "Moved if shards stayed" in page
