@@ -23,8 +23,8 @@ from webadmin.schedule.operator_queries import jobs_for_list
 
 QUERIES_OF_A_LIST_MAX = 9
 """Session, user, command time (3), rows, their count, and room for what a list adds."""
-QUERIES_OF_THE_FRONT_PAGE_MAX = 26
-QUERIES_OF_PROGRESS_MAX = 31
+QUERIES_OF_THE_FRONT_PAGE_MAX = 50
+QUERIES_OF_PROGRESS_MAX = 32
 """Each lane is asked once what waits, what stands still and what is stuck."""
 
 
