@@ -19,8 +19,9 @@ trap 'exit 130' INT TERM
 
 say() { echo "bare $release: $*"; }
 fail() {
-    say "FAILED: $*; the end of the screen:"
-    tail -n 30 "$screen"
+    say "FAILED: $*; the end of the screen, lines of processes last:"
+    grep -v '^    ' "$screen" | tail -n 40
+    grep '^    ' "$screen" | tail -n 30
     exit 1
 }
 

@@ -53,6 +53,6 @@ def fault_stack(
     with ExitStack() as parts:
         postgresql = parts.enter_context(running_postgresql())
         home = tmp_path_factory.mktemp("faults")
-        stack = parts.enter_context(running_stack(s3_server, postgresql, postgresql.socket_file, home))
+        stack = parts.enter_context(running_stack(s3_server, postgresql, home))
         pytestconfig.stash[STACK] = parts.pop_all()
         return stack

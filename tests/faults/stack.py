@@ -419,12 +419,16 @@ class FaultStack:
 def running_stack(
     server: S3Server,
     postgresql: PostgresqlServer | StandbyServer,
-    socket_file: str,
     home: Path,
     settings: Mapping[str, str] | None = None,
+    *,
+    socket_file: str = "",
 ) -> Iterator[FaultStack]:
-    """Run a stack in a new bucket; it reaches the database at ``socket_file`` and the bucket through proxies."""
-    with http_proxy(server.endpoint) as store, database_proxy(socket_file) as database:
+    """Run a stack in a new bucket; it reaches database and bucket through proxies.
+
+    ``socket_file`` is where the database is reached first if it is another server's.
+    """
+    with http_proxy(server.endpoint) as store, database_proxy(socket_file or postgresql.socket_file) as database:
         bucket = server.new_bucket()
         around = Surroundings(
             postgresql=postgresql,

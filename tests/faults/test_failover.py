@@ -150,7 +150,7 @@ def test_work_of_all_lanes_survives_a_failover_to_a_lagging_standby(
 ) -> None:
     primary, standby = pair
     with (
-        running_stack(s3_server, standby, primary.socket_file, tmp_path) as stack,
+        running_stack(s3_server, standby, tmp_path, socket_file=primary.socket_file) as stack,
         all_lanes(stack, tmp_path / "lanes", "lagging") as lanes,
     ):
         stack.rows(KEEP_OBJECTS)

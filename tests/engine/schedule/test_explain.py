@@ -61,7 +61,7 @@ JOB = JobFacts(
         ),
         ({"ready_at_ms": 940_000, "polling_workers": 0}, "but no worker polls; after a node is started it is planned."),
         ({"ready_at_ms": 940_000, "is_schedule_full": True}, "the schedule is full; a completed or parked job frees"),
-        ({"paused": ("tenant acme (pause)",)}, "an operator paused tenant acme (pause); resuming that"),
+        ({"paused": ("tenant acme (pause)",)}, "an operator paused tenant acme (pause); after that is resumed"),
         ({"blocks_max": None}, "and no level policy is configured; configure one, and it is planned."),
     ],
 )

@@ -114,7 +114,7 @@ def test_data_is_deleted_from_its_page_and_certified(operator: Client, acme: Ser
     del asked["from_time"]
     preview = give(operator, DeleteRequest, "request-deletion", step="preview", **asked)
     assert "Blocks 20" in preview
-    assert "It cannot be taken back." in preview
+    assert "This cannot be undone." in preview
     assert not DeleteRequest.objects.exists()
     give(operator, DeleteRequest, "request-deletion", **asked)
     request = DeleteRequest.objects.get()

@@ -63,7 +63,7 @@ def test_a_tenant_gets_a_policy_of_its_own_and_gives_it_back(operator: Client, s
     assert "Blocks at most 7 as everybody&#x27;s" in preview
     assert "1 changed" in give(operator, LevelPolicy, "remove", own.pk)
     assert not LevelPolicy.objects.filter(tenant="acme").exists()
-    assert "everybody&#x27;s policy cannot be taken back" in give(operator, LevelPolicy, "remove", of_all_tenants(1).pk)
+    assert "the default policy cannot be removed" in give(operator, LevelPolicy, "remove", of_all_tenants(1).pk)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_a_block_is_followed_through_its_life(service: Service) -> None:
     )
     assert "17 more blocks or in 36 s complete a job" in sentence(ids[0])
     service.add_segments(17)
-    assert "no worker polls; starting a node" in sentence(ids[0])
+    assert "no worker polls; after a node is started" in sentence(ids[0])
     worker = service.worker()
     [spec] = worker.take()
     assert f"is owned: it is one of 20 sources of job {spec.job}, which is leased" in sentence(ids[0])
