@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from engine.core.errors import BadObject, LimitExceeded
+from engine.core.errors import BadObject
 from engine.formats.profile_block.model import IndexedSeries
 
 ROW_GROUP_ROWS = 10240
@@ -230,9 +230,3 @@ class MergedDataset:
         """Delete scratch files."""
         for section in self.sections:
             section.close()
-
-
-def check_count(section: str, offset: int, count: int, unit_bytes: int, available: int) -> None:
-    """Raise LimitExceeded unless ``count`` items of at least ``unit_bytes`` each fit in the available bytes."""
-    if count < 0 or count * unit_bytes > available:
-        raise LimitExceeded(section, offset, f"{count} items do not fit in {available} bytes")
