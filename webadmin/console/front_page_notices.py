@@ -72,7 +72,7 @@ def _blockers(facts: Standstill) -> Iterator[Notice]:
     if facts.parked_jobs:
         held = counted(facts.parked_blocks, "block")
         keeps = "keeps" if facts.parked_jobs == 1 else "keep"
-        text = f"{counted(facts.parked_jobs, 'job')} parked; {keeps} {held} until someone decides."
+        text = f"{counted(facts.parked_jobs, 'job')} parked; {keeps} {held} until an operator decides."
         yield Notice(tone="bad", text=text, address=show.list_address(ParkedJob))
     if facts.queue_max and facts.live_jobs >= facts.queue_max:
         text = f"The schedule is full: {counted(facts.live_jobs, 'job')} not done, and no new ones are planned."

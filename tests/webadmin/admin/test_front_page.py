@@ -43,7 +43,7 @@ def test_an_empty_installation_shows_first_steps(operator: Client) -> None:
 def test_the_front_page_shows_trouble_levels_queues_jobs_workers_and_commands(operator: Client) -> None:
     rows.fill()
     text = words(operator.get("/admin/").content.decode())
-    assert "3 jobs parked; keep 22 blocks until someone decides." in text
+    assert "3 jobs parked; keep 22 blocks until an operator decides." in text
     assert "1 block parked: not compacted, still read by queries." in text
     assert "The lease of 1 job is over" in text
     assert "0, segments 10 " in text

@@ -37,8 +37,8 @@ NO_ACCOUNTS = AccountFacts()
             ["bad", "busy"],
             "no worker polls: none was ever seen.",
         ),
-        ({"parked_jobs": 1, "parked_blocks": 20}, ["bad", "good"], "1 job parked; keeps 20 blocks until someone"),
-        ({"parked_jobs": 2, "parked_blocks": 1}, ["bad", "good"], "2 jobs parked; keep 1 block until someone"),
+        ({"parked_jobs": 1, "parked_blocks": 20}, ["bad", "good"], "1 job parked; keeps 20 blocks until an operator"),
+        ({"parked_jobs": 2, "parked_blocks": 1}, ["bad", "good"], "2 jobs parked; keep 1 block until an operator"),
         (
             {"due_jobs": 1, "leased_jobs": 1, "expired_jobs": 1, "live_jobs": 1},
             ["warn", "busy"],

@@ -7,7 +7,7 @@ import time
 from django.db import connection
 
 ANSWER_MS_MAX = 25.0
-"""Slower than this is reported: a poll and a swap are some 20 statements each, in turn."""
+"""Slower than this is reported: a poll and a swap are many statements, one after the other."""
 TRIES = 5
 
 
