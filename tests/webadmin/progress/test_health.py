@@ -13,6 +13,7 @@ from engine.schedule.limits import Scope, ScopeKind
 from tests.webadmin.probes import probe
 from tests.webadmin.service import Service
 from webadmin.base.actions.action import ActionContext
+from webadmin.base.database import answer_time
 from webadmin.progress import views
 from webadmin.progress.facts import Standstill, read_standstill
 from webadmin.progress.health import COUNTING_LATE_MS, judge, without_names
@@ -154,6 +155,19 @@ def test_a_pause_of_one_tenant_covers_its_queues_only(service: Service) -> None:
     pause(scope=Scope(ScopeKind.TENANT, ""), context=ActionContext(actor="op"))
     held = read_standstill()
     assert (held.due_queues, held.paused_blocks, held.is_work_due) == (0, 20, False)
+
+
+def test_a_database_that_answers_slowly_is_a_blocker_beside_the_work(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count_log()
+    assert probe("/progressz").json()["blockers"] == []
+    monkeypatch.setattr(answer_time, "ANSWER_MS_MAX", -1.0)
+    answer = probe("/progressz")
+    assert (answer.status_code, answer.json()["blocker"]) == (200, None)
+    [blocker] = answer.json()["blockers"]
+    assert blocker["code"] == "database_slow"
+    assert blocker["text"].endswith(" ms for an empty query")
 
 
 def test_missing_counts_are_a_blocker(service: Service) -> None:
