@@ -21,7 +21,7 @@ say() { echo "bare $release: $*"; }
 fail() {
     say "FAILED: $*; the end of the screen, lines of processes last:"
     grep -v '^    ' "$screen" | tail -n 40
-    grep '^    ' "$screen" | tail -n 30
+    grep '^    ' "$screen" | tail -n 40
     exit 1
 }
 
@@ -31,6 +31,9 @@ make_root() {
     mmdebstrap --quiet --mode=root --variant=minbase "$release" "$root" $mirror
     mkdir "$root/checkout"
     git -C "$checkout" archive HEAD | tar x -C "$root/checkout"
+    # Debian's installer writes these two files, mmdebstrap does not; Java looks up the name of its machine.
+    uname -n >"$root/etc/hostname"
+    printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$(uname -n)" >"$root/etc/hosts"
 }
 
 # A /dev without anything of the host's, so that a device that the demo removes is missed here and nowhere else.
