@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[1]
 FRAME = (
     *("engine/core", "engine/protocol", "engine/schedule", "engine/storage"),
     *("spark", "tasks"),
-    *("webadmin/adminkit", "webadmin/base", "webadmin/console", "webadmin/progress", "webadmin/schedule"),
+    *("webadmin/accounts", "webadmin/adminkit", "webadmin/base", "webadmin/console"),
+    *("webadmin/progress", "webadmin/schedule"),
     *("webadmin/settings.py", "webadmin/urls.py"),
 )
 NAMED = re.compile(rf"\b(?:{'|'.join(SHIPPED_LANES)})(?:\b|_)")

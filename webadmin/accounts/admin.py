@@ -23,13 +23,7 @@ from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Json, Section
 from webadmin.base.access.models import AuditEntry, Tenant, WorkerCredential
 from webadmin.base.access.queries import credential_warning
-from webadmin.lanes.profiles import operator_queries as index_queries
-from webadmin.lanes.profiles.admin import block_page
-from webadmin.lanes.profiles.level_models import LevelQueue
-from webadmin.lanes.profiles.models import Block
-from webadmin.schedule.operator_queries import command_now_ms
-
-BLOCKS_SHOWN = 20
+from webadmin.schedule.lanes import lanes
 
 admin.site.unregister(User)
 admin.site.unregister(Group)
@@ -53,32 +47,21 @@ class OperatorGroupAdmin(AuditedAdmin, GroupAdmin, ModelAdmin):
 class TenantAdmin(ReadOnlyAdmin):
     """Owners of data."""
 
-    list_display = ("name", "since", "links")
+    list_display = ("name", "since")
     search_fields = ("name",)
     search_help_text = "Part of a tenant's name"
     about = "Owners of data. A tenant appears with its first profile."
     empty_list = "No tenants yet."
 
     def sections(self, row: Tenant) -> Sequence[Section]:
-        blocks = index_queries.newest_of_tenant(row.pk, BLOCKS_SHOWN)
         return [
-            Facts(title="Tenant", rows=[("Name", row.name), ("Known", self.since(row)), ("See", self.links(row))]),
-            block_page.block_table(
-                "Its blocks with the latest data",
-                blocks,
-                now_ms=command_now_ms(),
-                empty="None live: what it has may still be in segments, which hold the data of all tenants.",
-            ),
+            Facts(title="Tenant", rows=[("Name", row.name), ("Known", self.since(row))]),
+            *(section for lane in lanes() for section in lane.tenant_sections(row.name)),
         ]
 
     @display(description="Known")
     def since(self, row: Tenant) -> SafeString | str:
         return show.moment_age(row.created_at, timezone.now())
-
-    @display(description="See")
-    def links(self, row: Tenant) -> SafeString:
-        blocks = show.link(show.list_address(Block, tenant=row.name, state="live"), "live blocks")
-        return show.side_by_side(blocks, show.link(show.list_address(LevelQueue, tenant=row.name), "queues"))
 
 
 @admin.register(WorkerCredential)

@@ -232,6 +232,10 @@ class Lane(ABC):
         """Return whether the lane has a tenant of this name, beside those of the index."""
         return False
 
+    def tenant_sections(self, tenant: str) -> list[Section]:
+        """Return what the lane shows on a tenant's page; nothing of a tenant that it does not have."""
+        return []
+
     def waiting(self, tenant: str | None = None) -> list[Waiting]:
         """Return the sources that wait to be planned, of all tenants or of one, beside ``queued``."""
         return []

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from tests.webadmin.admin import rows
+from tests.webadmin.admin.catalog_rows import fill_catalog
 from tests.webadmin.admin.timeline_rows import fill_timeline
 from tests.webadmin.admin.tsdb_rows import fill_tsdb
 from tests.webadmin.service import Service
@@ -100,6 +101,20 @@ def test_the_front_page_shows_the_progress_and_failures_of_buckets(operator: Cli
         page = operator.get(f"/admin/tsdb/buckettenant/?state={state}").content.decode()
         assert [name for name, address in rows_of.items() if address in page] == [shown][: len(shown)]
     assert show.list_address(BucketTenant, state="refused") in links
+
+
+def test_the_page_of_a_tenant_shows_its_data_in_every_lane(operator: Client) -> None:
+    fill_timeline()
+    fill_tsdb()
+    fill_catalog()
+    block = rows.make_block("live", tenant="acme")
+    pages_of = {
+        name: words(operator.get(f"/admin/base/tenant/{rows.make_tenant(name).pk}/change/").content.decode())
+        for name in ("acme", "nobody")
+    }
+    for shown in (block.ulid, "Prometheus blocks", "metrics", "acme/orders", "acme/lake", "All live blocks"):
+        assert shown in pages_of["acme"]
+        assert shown not in pages_of["nobody"] or shown == "All live blocks"
 
 
 def test_the_front_page_tells_that_beat_or_control_is_dead(operator: Client, service: Service) -> None:

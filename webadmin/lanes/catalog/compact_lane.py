@@ -28,7 +28,7 @@ from webadmin.lanes.catalog.explain import explain_branch, explain_repository
 from webadmin.lanes.catalog.lane_models import Compaction
 from webadmin.lanes.catalog.lane_report import branches_waiting, repositories_kept
 from webadmin.lanes.catalog.models import Build, Repository
-from webadmin.lanes.catalog.overview import catalog_overview
+from webadmin.lanes.catalog.overview import catalog_overview, catalogs_table, repository_rows
 from webadmin.lanes.catalog.places import files_of, metarange_of, prefix_of
 from webadmin.lanes.catalog.samples import catalog_samples
 from webadmin.lanes.catalog.services.compaction.end_compactions import base_version_of, close_compactions, refused_words
@@ -91,6 +91,10 @@ class CatalogLane(Lane):
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         return job_sections(job)
+
+    def tenant_sections(self, tenant: str) -> list[Section]:
+        rows = [row for row in repository_rows() if row.repository.tenant == tenant]
+        return [catalogs_table(rows)] if rows else []
 
     def samples(self, samples_max: int) -> Iterable[tuple[str, list[Sample]]]:
         return catalog_samples(samples_max)

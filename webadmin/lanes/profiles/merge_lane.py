@@ -43,6 +43,7 @@ from webadmin.lanes.profiles.single_blocks import release_since, single_blocks
 from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.lanes import Accepted, Finished, Lane, LanePlans, PlanRequest, QueuedSources, Sample
 from webadmin.schedule.models import Job, Limits
+from webadmin.schedule.operator_queries import command_now_ms
 from webadmin.schedule.services.operation import Operation, OperationOutcome
 
 # All blocks of the jobs: with a condition on the state PostgreSQL would read every owned block.
@@ -167,6 +168,9 @@ class ProfilesLane(Lane):
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         return block_page.blocks_of_job_tables(job.pk, job.source_count, now_ms)
+
+    def tenant_sections(self, tenant: str) -> list[Section]:
+        return [block_page.tenant_table(tenant, command_now_ms())]
 
     def samples(self, samples_max: int) -> Iterable[tuple[str, list[Sample]]]:
         return profile_samples()

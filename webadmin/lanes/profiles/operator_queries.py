@@ -342,7 +342,7 @@ def oldest_in_queue(queue_id: int, count: int) -> list[Block]:
     return list(Block.objects.queued_in(queue_id).defer("metadata")[:count])
 
 
-def newest_of_tenant(tenant_id: int, count: int) -> list[Block]:
+def newest_of_tenant(tenant: str, count: int) -> list[Block]:
     """Return the live blocks of a tenant with the latest data."""
-    rows = Block.objects.live().filter(tenant_id=tenant_id).defer("metadata")
+    rows = Block.objects.live().filter(tenant__name=tenant).defer("metadata")
     return list(rows.select_related("tenant").order_by("-max_time_ms")[:count])

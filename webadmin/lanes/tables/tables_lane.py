@@ -24,7 +24,7 @@ from webadmin.adminkit.overview import LaneOverview
 from webadmin.adminkit.sections import Section
 from webadmin.base.actions.action import ActionContext
 from webadmin.lanes.tables.admin.job_sections import job_sections
-from webadmin.lanes.tables.admin.overview import tables_overview
+from webadmin.lanes.tables.admin.overview import table_rows, tables_overview, tables_table
 from webadmin.lanes.tables.explain import explain_path, explain_table
 from webadmin.lanes.tables.lane_report import table_blockers, tables_kept, tables_waiting
 from webadmin.lanes.tables.merge_specs import PlannedTask, check_result, planned_tasks, spec_of
@@ -98,6 +98,10 @@ class TablesLane(Lane):
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         return job_sections(job)
+
+    def tenant_sections(self, tenant: str) -> list[Section]:
+        rows = [row for row in table_rows() if row.source.tenant == tenant]
+        return [tables_table(rows)] if rows else []
 
     def samples(self, samples_max: int) -> Iterable[tuple[str, list[Sample]]]:
         return table_samples(samples_max)

@@ -32,7 +32,7 @@ from webadmin.lanes.tsdb.explain import explain_blocks
 from webadmin.lanes.tsdb.job_sections import job_sections
 from webadmin.lanes.tsdb.lane_report import blocks_kept, bucket_blockers, compactions_waiting
 from webadmin.lanes.tsdb.models import Block, Bucket, BucketTenant, Group, Part
-from webadmin.lanes.tsdb.overview import tsdb_overview
+from webadmin.lanes.tsdb.overview import tenant_sections, tsdb_overview
 from webadmin.lanes.tsdb.policies import allows_partitions, layout_of
 from webadmin.lanes.tsdb.samples import tsdb_samples
 from webadmin.lanes.tsdb.services.complete_groups import Completion, complete_parts, samples_owned, samples_written
@@ -113,6 +113,9 @@ class TsdbLane(Lane):
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         return job_sections(job)
+
+    def tenant_sections(self, tenant: str) -> list[Section]:
+        return tenant_sections(tenant)
 
     def samples(self, samples_max: int) -> Iterable[tuple[str, list[Sample]]]:
         return tsdb_samples(samples_max)

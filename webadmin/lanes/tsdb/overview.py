@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.overview import LaneOverview
-from webadmin.adminkit.sections import Notice, Table
+from webadmin.adminkit.sections import Notice, Section, Table
 from webadmin.base.database import dialect
 from webadmin.lanes.tsdb.models import BlockQuarantine, Bucket, BucketTenant, OutboxStep
+from webadmin.lanes.tsdb.progress import tenant_progress
 from webadmin.lanes.tsdb.status import BucketStatus, bucket_state, bucket_statuses
 
 BUCKETS_SHOWN = 8
@@ -42,6 +43,28 @@ def buckets_table(statuses: Sequence[BucketStatus]) -> Table:
         ],
         more=show.link(show.list_address(Bucket), f"{more} more") if more > 0 else "",
     )
+
+
+def tenant_sections(tenant: str) -> list[Section]:
+    """Return a table of the buckets in which a tenant has blocks; nothing if there is none."""
+    rows = list(BucketTenant.objects.filter(name=tenant).select_related("bucket").order_by("bucket__name"))
+    progress = {one.tenant_id: one for one in tenant_progress(tenant_ids=[row.pk for row in rows])} if rows else {}
+    table = Table(
+        title="Prometheus blocks",
+        headers=("Bucket", "Blocks", "Size", "Waiting", "Compactions to catch up"),
+        rows=[
+            (
+                show.row_link(row, show.name(row.bucket.name)),
+                show.count_text(now.blocks),
+                show.size_text(now.bytes),
+                show.counted(now.waiting, "block"),
+                show.count_text(now.compactions),
+            )
+            for row in rows
+            for now in [progress[row.pk]]
+        ],
+    )
+    return [table] if rows else []
 
 
 def tsdb_overview() -> LaneOverview:

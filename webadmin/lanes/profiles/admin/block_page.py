@@ -93,6 +93,18 @@ def blocks_of_job_tables(job_id: int, source_count: int, now_ms: int) -> list[Se
     ]
 
 
+def tenant_table(tenant: str, now_ms: int) -> Table:
+    """Return a table of a tenant's blocks with the latest data."""
+    blocks = show.link(show.list_address(Block, tenant=tenant, state="live"), "All live blocks")
+    return block_table(
+        "Profile blocks with the latest data",
+        queries.newest_of_tenant(tenant, BLOCKS_SHOWN_MAX),
+        now_ms=now_ms,
+        empty="None live: its data may still be in segments, which hold the data of all tenants.",
+        more=show.side_by_side(blocks, show.link(show.list_address(LevelQueue, tenant=tenant), "Queues")),
+    )
+
+
 def queue_table(queue: LevelQueue, now_ms: int) -> Table:
     """Return a table of the oldest blocks of a queue."""
     blocks = queries.oldest_in_queue(queue.pk, BLOCKS_SHOWN_MAX)
