@@ -107,12 +107,14 @@ def test_the_page_of_a_tenant_shows_its_data_in_every_lane(operator: Client) -> 
     fill_timeline()
     fill_tsdb()
     fill_catalog()
-    block = rows.make_block("live", tenant="acme")
+    block = rows.make_block(tenant="acme", level=1)
     pages_of = {
-        name: words(operator.get(f"/admin/base/tenant/{rows.make_tenant(name).pk}/change/").content.decode())
+        name: words(
+            operator.get(reverse("admin:access_tenant_change", args=[rows.make_tenant(name).pk])).content.decode()
+        )
         for name in ("acme", "nobody")
     }
-    for shown in (block.ulid, "Prometheus blocks", "metrics", "acme/orders", "acme/lake", "All live blocks"):
+    for shown in (block.ulid, "Compactions to catch up", "metrics", "acme/orders", "acme/lake", "All live blocks"):
         assert shown in pages_of["acme"]
         assert shown not in pages_of["nobody"] or shown == "All live blocks"
 
