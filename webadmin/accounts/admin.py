@@ -66,12 +66,12 @@ class TenantAdmin(ReadOnlyAdmin):
 
 @admin.register(WorkerCredential)
 class WorkerCredentialAdmin(ActionAdmin):
-    """Credentials of workers, senders and catalog clients. Neither secrets nor their hashes are shown."""
+    """Credentials of workers, senders and API clients. Neither secrets nor their hashes are shown."""
 
     list_display = ("name", "state_cell", "key", "scope_text", "issued", "expires", "used")
     search_fields = ("name",)
     search_help_text = "Part of a credential's name"
-    about = "Credentials of workers, senders and catalog clients. A secret is shown once, when it is made."
+    about = "Credentials of workers, senders and API clients. A secret is shown once, when it is made."
     empty_list = "No credentials yet: create one."
     operator_actions = CREDENTIAL_ACTIONS
 
