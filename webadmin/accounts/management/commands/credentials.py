@@ -1,4 +1,4 @@
-"""``manage.py credentials``: list, rotate, expire and revoke credentials of workers, senders and catalog clients."""
+"""``manage.py credentials``: list, rotate, expire and revoke credentials of workers, senders and API clients."""
 
 from __future__ import annotations
 
