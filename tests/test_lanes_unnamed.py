@@ -24,7 +24,7 @@ OTHER_MEANINGS = {
     "engine/core/metrics.py": "profiles that clients push",
     "spark/profiles_options.py": "the data source that reads profiles",
     "spark/profiles_source.py": "the data source that reads profiles",
-    "webadmin/accounts/management/commands/credentials.py": "scopes of credentials, a wire format",
+    "webadmin/accounts/management/commands/credentials.py": "the name of the command that makes access keys",
     "webadmin/accounts/credential_actions.py": "scopes of credentials, a wire format",
     "webadmin/base/access/scopes.py": "scopes of credentials, a wire format",
     "webadmin/base/access/tenant_places.py": "the root folder of tenants' own tables, a setting",
