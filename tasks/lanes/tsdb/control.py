@@ -31,7 +31,7 @@ def scan_buckets() -> None:
         if not has_lock:
             return
         outcome = scan(object_store)
-    for bucket, report in outcome.found.items():
+    for bucket, report in outcome.named:
         if report.appeared or report.vanished or report.marked or report.bad or report.broken_off:
             log.info("bucket_scanned", bucket=bucket, **asdict(report))
 

@@ -11,8 +11,3 @@ FAILURES_MAX = 20
 def again_at_ms(now_ms: int, failures: int) -> int:
     """Return the time of the next attempt after this number of consecutive failures (at least 1)."""
     return now_ms + min(MOST_MS, FIRST_MS << min(failures - 1, FAILURES_MAX))
-
-
-def error_text(error: Exception) -> str:
-    """Return the class and the message of an error, without NUL characters, which the database rejects."""
-    return f"{type(error).__name__}: {error}".replace("\0", " ")

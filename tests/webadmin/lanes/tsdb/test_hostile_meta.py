@@ -60,7 +60,7 @@ def test_an_absurd_block_is_bad_and_affects_no_other(
         put_hostile(store, ulid, changes)
     put_sound(store)
     found = rounds.scan_buckets(lambda url: store)
-    assert (found.failed, found.found["metrics"].bad, found.found["metrics"].broken_off) == ({}, 2, 0)
+    assert (found.failed, found.total("bad"), found.total("broken_off")) == ({}, 2, 0)
     assert {one["ulid"] for one in Folder.objects.get(name="aaa/").examined["bad"]} == set(HOSTILE)
     assert set(Block.objects.values_list("ulid", flat=True)) == set(SOUND)
     rounds.plan_due(lambda url: store)
@@ -118,10 +118,10 @@ def test_a_folder_whose_scan_fails_stops_no_other_and_backs_off(
     monkeypatch.setattr(scan_buckets, "take_scan", broken_for("aaa/", take, lambda folder: folder.name))
     waits = []
     for failures in (1, 2):
-        assert rounds.scan_buckets(lambda url: store).found["metrics"].broken_off == 1
+        assert rounds.scan_buckets(lambda url: store).total("broken_off") == 1
         folder = Folder.objects.get(name="aaa/")
         assert (folder.failures, folder.trouble) == (failures, "OverflowError: beyond everything")
-        assert rounds.scan_buckets(lambda url: store).found["metrics"].folders == 1
+        assert rounds.scan_buckets(lambda url: store).total("folders") == 1
         waits.append(folder.again_at_ms - service.clock.now_ms)
         service.clock.advance(waits[-1] / 1000 + 1)
     assert waits[0] < waits[1]

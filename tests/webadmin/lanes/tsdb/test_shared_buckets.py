@@ -89,7 +89,7 @@ def test_what_scans_keep_of_marks_is_short_and_read_by_scans_only(
     read_whole = re.compile(r'(?<!\()"tsdb_folder"\."examined"')
     assert not [each["sql"] for each in queries if read_whole.search(each["sql"])]
     write_mark(store, layout_of(bucket), "acme/", Mark(ulid=block_id(8), kind=MarkKind.DELETION, time_s=1))
-    assert rounds.scan_buckets(lambda url: store).found["metrics"].marked == 4  # that one, and ours on the sources
+    assert rounds.scan_buckets(lambda url: store).total("marked") == 4  # that one, and ours on the sources
 
 
 def test_a_tenant_that_its_owner_deletes_is_left_alone(bucket: Bucket, store: ObjectStore) -> None:

@@ -1,15 +1,10 @@
-"""One round of the control tasks of tables: plan, settle failures, publish, delete.
-
-An error in one table does not stop the others.
-"""
+"""One round of the control tasks of tables: plan, settle failures, publish, delete."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from engine.core.errors import LithifyError
 from engine.storage import ObjectStore
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.models import DataSource
@@ -17,8 +12,7 @@ from webadmin.lanes.tables.services.clean_table import CleanReport, clean_table
 from webadmin.lanes.tables.services.publish_manifest import publish_manifest, tables_behind
 from webadmin.lanes.tables.services.run_cycle import due_tables, run_source_cycle
 from webadmin.lanes.tables.services.settle_failures import FailureReport, failing_tasks, settle_failure
-
-log = logging.getLogger(__name__)
+from webadmin.schedule.rounds import run_round
 
 OpenStore = Callable[[str], ObjectStore]
 TABLES_PER_ROUND = 200
@@ -46,62 +40,43 @@ class PublishRound:
 
 def plan_tables(*, count: int = TABLES_PER_ROUND) -> PlanRound:
     """Run a controller cycle for every table that is due, at most ``count``."""
-    outcome = PlanRound()
-    for source in due_tables(dialect.clock_ms(), count):
-        outcome.tables += 1
-        try:
-            report = run_source_cycle(source)
-        except LithifyError as error:
-            outcome.refused[str(source)] = str(error)
-            log.warning("table_not_planned table=%s reason=%s", source, error)
-            continue
-        outcome.analysed += report.analysed
-        outcome.created += len(report.created)
-        outcome.started += report.started
-        outcome.shed += report.shed
-        if report.refusal:
-            outcome.refused[str(source)] = report.refusal
-    return outcome
+    due = due_tables(dialect.clock_ms(), count)
+    done = run_round("table_not_planned", due, run_source_cycle)
+    return PlanRound(
+        tables=len(due),
+        analysed=done.total("analysed"),
+        created=sum(len(report.created) for report in done.reports),
+        started=done.total("started"),
+        shed=done.total("shed"),
+        refused=done.failed | {name: report.refusal for name, report in done.named if report.refusal},
+    )
 
 
 def settle_failures(stores: OpenStore) -> FailureReport:
     """Examine every task whose job fails."""
     report = FailureReport()
-    for task in failing_tasks():
-        try:
-            settle_failure(task, stores(task.source.url), report)
-        except LithifyError as error:
-            log.warning("failure_not_settled task=%s reason=%s", task, error)
+    run_round(
+        "failure_not_settled", failing_tasks(), lambda task: settle_failure(task, stores(task.source.url), report)
+    )
     return report
 
 
 def publish_tables(stores: OpenStore) -> PublishRound:
     """Publish the manifest of every table that is behind."""
-    outcome = PublishRound()
-    for source in tables_behind():
-        try:
-            done = publish_manifest(source, stores(source.url))
-        except LithifyError as error:
-            outcome.failed[str(source)] = str(error)
-            log.warning("manifest_not_published table=%s reason=%s", source, error)
-            continue
-        if done.is_written:
-            outcome.published[str(source)] = done.sequence
-    return outcome
+    done = run_round(
+        "manifest_not_published", tables_behind(), lambda source: publish_manifest(source, stores(source.url))
+    )
+    written = {name: report.sequence for name, report in done.named if report.is_written}
+    return PublishRound(published=written, failed=done.failed)
 
 
 def clean_tables(stores: OpenStore) -> CleanReport:
     """Delete what is due in every table."""
-    outcome = CleanReport()
-    for source in DataSource.objects.order_by("id"):
-        try:
-            report = clean_table(source, stores(source.url))
-        except LithifyError as error:
-            outcome.failed += 1
-            log.warning("table_not_cleaned table=%s reason=%s", source, error)
-            continue
-        outcome.files += report.files
-        outcome.outputs += report.outputs
-        outcome.manifests += report.manifests
-        outcome.failed += report.failed
-    return outcome
+    tables = DataSource.objects.order_by("id")
+    done = run_round("table_not_cleaned", tables, lambda source: clean_table(source, stores(source.url)))
+    return CleanReport(
+        files=done.total("files"),
+        outputs=done.total("outputs"),
+        manifests=done.total("manifests"),
+        failed=done.total("failed") + len(done.failed),
+    )

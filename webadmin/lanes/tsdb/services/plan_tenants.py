@@ -25,7 +25,7 @@ from engine.schedule.priority import job_priority_ms
 from engine.storage import ObjectStore, StorageError
 from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
-from webadmin.lanes.tsdb.backoff import again_at_ms, error_text
+from webadmin.lanes.tsdb.backoff import again_at_ms
 from webadmin.lanes.tsdb.models import REASON_MAX, Block, BucketTenant, Group, OutboxStep, Part
 from webadmin.lanes.tsdb.planning_view import partial_uploads, read_blocks, read_taken
 from webadmin.lanes.tsdb.policies import allows_partitions, layout_of, policy_of
@@ -36,6 +36,7 @@ from webadmin.schedule.errors import StaleSnapshot
 from webadmin.schedule.models import Job
 from webadmin.schedule.polls.fair_shares import intern_shares
 from webadmin.schedule.queries import effective_limits, limits_now
+from webadmin.schedule.rounds import error_text
 from webadmin.schedule.services.operation import JOBS_PER_COMMAND, Operation, operation
 
 log = logging.getLogger(__name__)

@@ -18,12 +18,13 @@ from engine.lanes.tsdb.buckets.scan import scan_folder
 from engine.storage import ObjectStore, StorageError
 from webadmin.base.actions.action import ActionContext
 from webadmin.base.database import dialect
-from webadmin.lanes.tsdb.backoff import again_at_ms, error_text
+from webadmin.lanes.tsdb.backoff import again_at_ms
 from webadmin.lanes.tsdb.block_columns import block_columns
 from webadmin.lanes.tsdb.models import REASON_MAX, Block, Bucket, BucketTenant, Folder, Group
 from webadmin.lanes.tsdb.policies import layout_of
 from webadmin.lanes.tsdb.services.dissolve_groups import dissolve_groups, jobs_of
 from webadmin.lanes.tsdb.states import BlockState
+from webadmin.schedule.rounds import error_text
 from webadmin.schedule.services.operation import operation
 
 log = logging.getLogger(__name__)

@@ -33,6 +33,7 @@ from webadmin.lanes.catalog.services.garbage.garbage_counts import Collected
 from webadmin.lanes.catalog.services.garbage.sweep_rows import sweep_builds, sweep_repository, sweep_tokens
 from webadmin.lanes.catalog.services.repositories import begin_removal, is_removable
 from webadmin.lanes.catalog.states import RepositoryState
+from webadmin.schedule.rounds import run_round
 from webadmin.schedule.services.guard_deletions import allow_deletions
 
 log = logging.getLogger(__name__)
@@ -55,24 +56,19 @@ class CollectReport:
 
 def collect_all() -> CollectReport:
     """Collect garbage in every repository; an error in one does not stop the others."""
-    report = CollectReport()
     sweep_builds()
-    for pk in list(Repository.objects.order_by("pk").values_list("pk", flat=True)):
-        repository = Repository.objects.filter(pk=pk).first()  # reload: a round may take hours
-        if repository is None:
-            continue
-        report.repositories += 1
-        try:
-            if repository.state != RepositoryState.ACTIVE:
-                report.deleted += _remove(repository)
-                continue
-            done = collect_garbage(repository, has_objects=_are_objects_due(repository))
-        except LithifyError as error:
-            report.failed[str(repository)] = str(error)
-            log.warning("catalog_not_collected repository=%s error=%s", repository, error)
-            continue
-        report.deleted += done.files_deleted + done.objects_deleted + done.rows_deleted
-    return report
+    done = run_round("catalog_not_collected", list(Repository.objects.order_by("pk")), _collect_one)
+    return CollectReport(repositories=len(done.named) + len(done.failed), deleted=sum(done.reports), failed=done.failed)
+
+
+def _collect_one(listed: Repository) -> int:
+    repository = Repository.objects.filter(pk=listed.pk).first()  # reload: a round may take hours
+    if repository is None:
+        return 0
+    if repository.state != RepositoryState.ACTIVE:
+        return _remove(repository)
+    done = collect_garbage(repository, has_objects=_are_objects_due(repository))
+    return done.files_deleted + done.objects_deleted + done.rows_deleted
 
 
 def _remove(repository: Repository) -> int:
