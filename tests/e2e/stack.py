@@ -9,8 +9,6 @@ import contextlib
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +22,8 @@ from engine.storage import ObjectStore, open_store
 from tasks.app import configure
 from tasks.beat import CONTROL_QUEUE
 from tests.migrated import put_sqlite
-from tests.processes import ROOT, Process, Processes, wait_until
+from tests.processes import Process, Processes, wait_until
+from tests.warm_python import WarmPython
 
 NODE_READY_SECONDS = 180.0
 """A busy machine needs a minute for the JVM and the first Python workers."""
@@ -52,22 +51,13 @@ class Stack:
             "DJANGO_SETTINGS_MODULE": "webadmin.settings",
         }
         put_sqlite(self.database)
+        self._python = WarmPython(processes, self.environment)
         self.credential = self.manage("create_worker_credential", "tests").strip()
         self.web, self.url = processes.start_web(self.environment)
 
     def manage(self, *arguments: str) -> str:
         """Run an operator's command and return what it printed."""
-        ended = subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=ROOT,
-            env={**os.environ, **self.environment},
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS,
-            check=False,
-        )
-        assert ended.returncode == 0, f"manage.py {' '.join(arguments)}:\n{ended.stdout}{ended.stderr}"
-        return ended.stdout
+        return self._python.run("manage.py", *arguments, seconds=COMMAND_SECONDS)
 
     def node(self) -> Process:
         """Return the running node, ready for work; a new one if there is none."""

@@ -12,14 +12,12 @@ import os
 import re
 import secrets
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,8 +39,9 @@ from tests.faults.preloaded import Disk, WallClock, environments
 from tests.faults.samples import Sample, samples_in
 from tests.faults.traps import Moment, Trap
 from tests.object_stores import S3Server
-from tests.processes import ROOT, answers_http, free_port, wait_until
+from tests.processes import ROOT, Processes, answers_http, free_port, wait_until
 from tests.segments import make_segment, put_segment
+from tests.warm_python import WarmPython
 from webadmin.embedded import stack as shipped
 from webadmin.embedded.process_log import ProcessLog
 from webadmin.embedded.program import Program
@@ -137,10 +136,16 @@ class FaultStack:
             "LITHIFY_TOKEN_KEYS": secrets.token_hex(32),
             "SECRET_KEY": secrets.token_hex(32),
         }
-        self.credentials: dict[str, str] = json.loads(self.python("-c", PREPARE, str(LEASE_SECONDS)))
+        self._parts = ExitStack()
+        processes = self._parts.enter_context(Processes(quiet=True))
+        python = WarmPython(processes, self._environment)
+        prepared = python.run("-c", PREPARE, str(LEASE_SECONDS), seconds=SETTLE_SECONDS)
+        python.close()
+        self.credentials: dict[str, str] = json.loads(prepared)
         programs = self._programs()
         self.broker_url = programs[-1].environment["BROKER_URL"]
         self._environment["BROKER_URL"] = self.broker_url
+        self._python = WarmPython(processes, self._environment)
         log = ProcessLog(self.log, [program.name for program in programs], coloured=False)
         self._supervisor = Supervisor(programs, log, delay=lambda deaths: RESTART_SECONDS)
         self._threads = [
@@ -163,23 +168,14 @@ class FaultStack:
             if thread.ident:
                 thread.join()
         self._supervisor.stop()
+        self._parts.close()
         self.service.server_close()
         self._background.shutdown()
         self.store.close()
 
     def python(self, *arguments: str) -> str:
         """Run a program with the settings of this installation; return its output."""
-        ended = subprocess.run(
-            [sys.executable, *arguments],
-            env={**os.environ, **self._environment},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=SETTLE_SECONDS,
-            check=False,
-        )
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-        return ended.stdout
+        return self._python.run(*arguments, seconds=SETTLE_SECONDS)
 
     def story(self) -> str:
         """Return the last lines of every program, for the message of a failed test."""

@@ -9,10 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-import os
 import random
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -35,8 +32,9 @@ from engine.query.top_functions import top_functions
 from engine.storage import ObjectStore, open_store
 from tests.faults.preloaded import Disk, WallClock, environments
 from tests.faults.stack import FRONT_PAGE
-from tests.processes import ROOT, Process, Processes, wait_until
+from tests.processes import Process, Processes, wait_until
 from tests.signed_documents import signed
+from tests.warm_python import WarmPython
 from tests.webadmin.ingest.writer.pushes import PROFILE_TYPE, SAMPLE_VALUE, SERVICE, TENANT, push_bytes, pushed_profile
 from webadmin.ingest.writer.credential import authorization_header
 from webadmin.ingest.writer.http import PUSH_PATH
@@ -70,6 +68,7 @@ class WriterFleet:
 
     def __init__(self, processes: Processes, home: Path, database_url: str, **more: str) -> None:
         self._processes = processes
+        self._python: WarmPython | None = None
         self._database_url = database_url
         self.objects = home / "objects"
         self.disk = Disk(home / "disk", self.objects)
@@ -89,17 +88,9 @@ class WriterFleet:
 
     def python(self, *arguments: str) -> str:
         """Run a program with the settings of the fleet; return its output."""
-        ended = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=ROOT,
-            env={**os.environ, **self.environment},
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS,
-            check=False,
-        )
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-        return ended.stdout
+        if self._python is None:
+            self._python = WarmPython(self._processes, self.environment)
+        return self._python.run(*arguments, seconds=COMMAND_SECONDS)
 
     def start(self, *names: str) -> None:
         """Start those of these writers that do not run, and wait until all are in the published ring."""
