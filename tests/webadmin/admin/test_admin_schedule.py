@@ -68,7 +68,7 @@ def test_a_failed_run_keeps_its_reason_and_its_commands(operator: Client, servic
     page = plain(operator, "schedule_job_change", job.pk)
     assert "ChecksumMismatch: stored 1, found 2 (a/block.bin, offset 7)" in page
     again = Job.objects.get().token
-    commands = page.split("Commands that touched it")[1].split("Sources")[0]
+    commands = page.split("Commands for this job")[1].split("Sources")[0]
     returned = Command.objects.filter(index__gt=first, index__lt=again).get()
     assert f"#{first}" in commands
     assert f"#{returned.index}" in commands
@@ -91,7 +91,7 @@ def test_a_finished_job_shows_its_results_and_the_command_that_swapped_them_in(
         assert result.ulid in results
     assert f"#{job.finished_command_index}" in page
     assert "completed" in page
-    assert "Last run took 3 s" in page
+    assert "Duration of last run 3 s" in page
 
 
 def test_jobs_are_filtered_by_each_filter(operator: Client) -> None:
