@@ -60,9 +60,9 @@ def test_a_rule_is_previewed_with_what_it_would_drop(operator: Client, acme: Ser
     acme.clock.advance(9 * DAY_MS // 1000)
     values = {"tenant": "acme", "keep_days": "7"}
     preview = give(operator, RetentionRule, "set-retention", step="preview", **values)
-    assert "Before no rule: as everybody&#x27;s After 7 days" in preview
-    assert "As it is, the next run drops nothing." in preview
-    assert "With this rule it would drop 20 blocks" in preview
+    assert "Before rule for all tenants After 7 days" in preview
+    assert "Under the current rule the next run drops nothing." in preview
+    assert "Under the new rule it would drop 20 blocks" in preview
     assert not RetentionRule.objects.exists()
     assert "done" in give(operator, RetentionRule, "set-retention", **values)
     assert "no changes" in give(operator, RetentionRule, "set-retention", **values)

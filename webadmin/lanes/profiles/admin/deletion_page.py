@@ -179,4 +179,4 @@ def audit_table(action: str, target: str) -> Table:
 def _days(keep_days: int | None) -> str:
     if keep_days is None:
         return "no rule"
-    return show.counted(keep_days, "day") if keep_days else "for ever"
+    return show.counted(keep_days, "day") if keep_days else "indefinitely"
