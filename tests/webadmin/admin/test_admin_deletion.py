@@ -189,7 +189,7 @@ def test_a_changed_form_is_previewed_again_before_it_is_applied(operator: Client
     form = {"tenant": "acme", "keep_days": "70", "why": "w", "step": "preview"}
     seen = operator.post(address, form).context["previewed"]
     answer = operator.post(address, form | {"keep_days": "7", "step": "apply", "previewed": seen})
-    assert "This is not what was previewed" in answer.content.decode()
+    assert "The preview is outdated" in answer.content.decode()
     assert not RetentionRule.objects.exists()
     operator.post(address, form | {"step": "apply", "previewed": seen})
     assert RetentionRule.objects.get().keep_days == 70

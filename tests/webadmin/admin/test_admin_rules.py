@@ -119,7 +119,7 @@ def test_each_part_of_the_schedule_is_paused_and_resumed_from_pages(
     operator: Client, service: Service, kind: str, value: str, mode: str
 ) -> None:
     values = {"scope_kind": kind, "scope_value": value, "mode": mode, "for_seconds": ""}
-    assert "What it would do" in give(operator, Pause, "pause", step="preview", **values)
+    assert "Expected changes" in give(operator, Pause, "pause", step="preview", **values)
     give(operator, Pause, "pause", **values)
     row = Pause.objects.get()
     assert (row.scope_kind, row.scope_value, row.mode, row.ended_at_ms) == (kind, value, mode, None)
