@@ -118,7 +118,7 @@ def test_jobs_are_filtered_by_each_filter(operator: Client) -> None:
 def test_a_filling_queue_shows_what_it_waits_for_and_a_full_one_is_ready(operator: Client, service: Service) -> None:
     service.add_segments(7)
     service.clock.advance(12)
-    assert "in 24 s 7 of 20 blocks; goes when full or when the oldest has waited 36 s" in plain(
+    assert "in 24 s 7 of 20 blocks; ready when full or when the oldest has waited 36 s" in plain(
         operator, "profiles_levelqueue_changelist"
     )
     service.add_segments(13)
