@@ -163,7 +163,7 @@ def test_chunks_are_overridden_now_or_never_and_the_overrides_ended(operator: Cl
         "operator",
     )
     panel = reverse("timeline-chunk", args=[source.id, first.start_ms])
-    assert "It is never compacted, says operator" in words(operator.get(panel).content.decode())
+    assert "Never compact: override by operator" in words(operator.get(panel).content.decode())
     give(operator, Chunk, "end-overrides", second.id)
     give(operator, ChunkOverride, "end-override", now.id)
     assert not ChunkOverride.objects.filter(ended_at_ms=None).exists()
