@@ -181,9 +181,7 @@ DRAIN = OperatorAction(
     label="Drain",
     about="Stops new pushes to the selected instances, which flush and exit. The preview shows what moves.",
     targets=(
-        Texts(
-            "instances", "Instances", "Names.", length_max=NAME_MAX, count_max=NEW_INSTANCES_MAX, is_required=True
-        ),
+        Texts("instances", "Instances", "Names.", length_max=NAME_MAX, count_max=NEW_INSTANCES_MAX, is_required=True),
     ),
     apply=_drain,
     outcome=shapes.DoneSerializer,

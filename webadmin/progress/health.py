@@ -162,8 +162,7 @@ def _set_aside(facts: Standstill) -> Iterator[Blocker]:
         yield Blocker(
             code="jobs_fail",
             text=facts.failing_jobs,
-            remedy="fix the cause in the error: availability of the object store, space in the scratch folders, "
-            "memory",
+            remedy="fix the cause in the error: availability of the object store, space in the scratch folders, memory",
             is_for_due_work=False,
         )
     if facts.slow_database:

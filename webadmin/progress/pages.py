@@ -73,9 +73,7 @@ def _blockers(health: Health) -> Section:
 
 def _answers(name: str, user: Any) -> list[Notice]:
     if not user.has_perm(EVERY_JOB):
-        return [
-            Notice(tone="warn", text="Explanations for all tenants require the permission to view jobs.")
-        ]
+        return [Notice(tone="warn", text="Explanations for all tenants require the permission to view jobs.")]
     try:
         return [Notice(tone="busy", text=found.sentence) for found in explain_name(name)]
     except NotFound as error:

@@ -68,9 +68,7 @@ def _explained(one: WatchedBranch) -> Explanation:
     if under_way is not None:
         job = under_way.job
         if one.failed:
-            after = (
-                "the sensor retries after the cooldown, or an operator requeues the job or compacts the branch"
-            )
+            after = "the sensor retries after the cooldown, or an operator requeues the job or compacts the branch"
             return Explanation(
                 subject=subject, state=f"its compaction failed (parked: {job})", why=one.failed, next=after
             )

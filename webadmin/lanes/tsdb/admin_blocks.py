@@ -184,9 +184,7 @@ class OutboxStepAdmin(ReadOnlyAdmin):
     list_filter = (OpenFilter, TenantFilter)
     shortcuts = (("Still to be written", "now=open"), ("Written", "now=done"))
     ordering = ("-id",)
-    about = (
-        "Writes of committed results to buckets, in order. A rejected write delays later ones of the tenant."
-    )
+    about = "Writes of committed results to buckets, in order. A rejected write delays later ones of the tenant."
     empty_list = "No writes."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[OutboxStep]:
