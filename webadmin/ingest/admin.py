@@ -87,7 +87,7 @@ class PushLimitChangeAdmin(ActionAdmin):
 
     @display(description="Whose")
     def whose(self, row: PushLimitChange) -> str:
-        return row.tenant or "everybody's"
+        return row.tenant or "all tenants"
 
     @display(description="Value")
     def value_cell(self, row: PushLimitChange) -> str:

@@ -115,7 +115,7 @@ class OwnerFilter(admin.SimpleListFilter):
     parameter_name = "whose"
 
     def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
-        return [("everybody", "everybody's"), ("own", "tenants' own")]
+        return [("everybody", "all tenants"), ("own", "single tenants")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "everybody":
