@@ -96,13 +96,13 @@ def explain_queued(subject: str, queue: QueueFacts) -> Explanation:
         return _queued(
             subject,
             f"it waits in {queue.name}, and no level policy is configured",
-            "configure one, and it is planned",
+            "it is planned after a policy is configured",
         )
     held = f"it waits in {queue.name} with {queue.block_count} of {queue.blocks_max} blocks"
     if queue.byte_count < queue.partial_batch_bytes and queue.block_count < queue.blocks_max:
         held += ", few enough to be merged with those of the tenant's other shards"
     if queue.paused:
-        return _queued(subject, f"{held}, and {_paused(queue.paused)}", "after that is resumed it is planned")
+        return _queued(subject, f"{held}, and {_paused(queue.paused)}", "it is planned after the pause ends")
     wait_ms = queue.ready_at_ms - queue.now_ms
     if wait_ms > 0:
         left = queue.blocks_max - queue.block_count
@@ -110,12 +110,12 @@ def explain_queued(subject: str, queue: QueueFacts) -> Explanation:
         return _queued(subject, held, f"{more}{_after(wait_ms)} complete a job")
     why = f"{held}, ready to be planned since {_span(-wait_ms)}"
     if queue.is_schedule_full:
-        return _queued(subject, f"{why}, but the schedule is full", "a completed or parked job frees a place")
+        return _queued(subject, f"{why}, but the schedule is full", "it is planned when a job completes or is parked")
     if not queue.polling_workers:
-        return _queued(subject, f"{why}, but no worker polls", "after a node is started it is planned")
+        return _queued(subject, f"{why}, but no worker polls", "it is planned after a node is started")
     if queue.capped:
-        return _queued(subject, f"{why}, but {queue.capped}", "the end of one of its jobs, or a higher cap, makes room")
-    return _queued(subject, why, "the next poll with free capacity assigns it when its turn comes")
+        return _queued(subject, f"{why}, but {queue.capped}", "it is planned when a job ends or the cap is raised")
+    return _queued(subject, why, "the next poll with free capacity assigns it in schedule order")
 
 
 def explain_outdated(subject: str, queue: QueueFacts) -> Explanation:
@@ -195,26 +195,32 @@ def _explain_state(job: JobFacts) -> Explanation:
     if job.state is JobState.WAITING:
         if job.paused:
             return Explanation(
-                subject=subject, state="waiting", why=f"{_paused(job.paused)}{failed}", next="resuming that assigns it"
+                subject=subject,
+                state="waiting",
+                why=f"{_paused(job.paused)}{failed}",
+                next="it is assigned after the pause ends",
             )
         if job.pinned:
-            why = f"it may only go to {job.pinned}{failed}"
+            why = f"it is pinned to {job.pinned}{failed}"
             return Explanation(
-                subject=subject, state="waiting", why=why, next="that, or unpinning it, gets it assigned"
+                subject=subject,
+                state="waiting",
+                why=why,
+                next="it is assigned when such a worker polls or the job is unpinned",
             )
         if job.polling_workers and job.capped:
-            then = "the end of one of its jobs, or a higher cap, makes room"
+            then = "it is assigned when a job ends or the cap is raised"
             return Explanation(subject=subject, state="waiting", why=f"{job.capped}{failed}", next=then)
         then = (
-            "the next poll with free capacity assigns it when its turn comes"
+            "the next poll with free capacity assigns it in schedule order"
             if job.polling_workers
-            else "starting a node"
+            else "it is assigned after a node is started"
         )
         why = "no worker holds it" if job.polling_workers else "no worker polls"
-        then = then if job.polling_workers else f"{then} gets it assigned"
         return Explanation(subject=subject, state="waiting", why=f"{why}{failed}", next=then)
     if job.state is JobState.BLOCKED:
-        return Explanation(subject=subject, state="blocked", why=f"it waits for other jobs{failed}", next="their end")
+        why = f"it waits for other jobs{failed}"
+        return Explanation(subject=subject, state="blocked", why=why, next="it is scheduled after they end")
     ago = "" if job.finished_at_ms is None else f" {_span(job.now_ms - job.finished_at_ms)} ago"
     if job.state is JobState.DONE:
         into = _listed(job.result_ids) or "nothing"
@@ -234,7 +240,7 @@ def _explain_leased(subject: str, job: JobFacts, failed: str) -> Explanation:
     why = f"worker {job.worker} held it and its lease expired {_span(-left_ms)} ago{failed}"
     if 0 < job.failures_max <= job.failures:
         return Explanation(subject=subject, state="leased", why=why, next="the next poll parks it")
-    then = "the next poll takes it over" if job.polling_workers else "no worker polls, so starting a node takes it over"
+    then = "the next poll reassigns it" if job.polling_workers else "it is reassigned after a node is started"
     return Explanation(subject=subject, state="leased", why=why, next=then)
 
 
@@ -281,10 +287,10 @@ def explain_place(subject: str, place: PlaceFacts) -> Explanation:
     if place.stuck:
         return Explanation(subject=subject, state="not planned", why=f"{place.stuck}: {there}")
     if place.paused:
-        then = "after that is resumed it is planned and assigned"
+        then = "it is planned and assigned after the pause ends"
         return Explanation(subject=subject, state="paused", why=f"{_paused(place.paused)}: {there}", next=then)
     if place.excluded:
-        then = "repairing the cause, then releasing what is quarantined and planning what is stuck"
+        then = "repair the cause, then release what is quarantined and plan what is stuck"
         return Explanation(subject=subject, state="in need of attention", why=there, next=then)
     parked = (
         "requeueing the parked jobs, or returning their blocks to queues, retries them" if place.parked_jobs else ""
@@ -293,9 +299,9 @@ def explain_place(subject: str, place: PlaceFacts) -> Explanation:
         return Explanation(subject=subject, state="being compacted", why=there, next=parked)
     if place.waiting_jobs or place.due_blocks:
         then = (
-            "the next poll with free capacity assigns it when its turn comes"
+            "the next poll with free capacity assigns it in schedule order"
             if place.polling_workers
-            else "starting a node"
+            else "it is assigned after a node is started"
         )
         return Explanation(subject=subject, state="waiting", why=there, next=then)
     if has_work:
@@ -307,7 +313,7 @@ def explain_place(subject: str, place: PlaceFacts) -> Explanation:
 def explain_held_back(subject: str, paused: Sequence[str], why: str) -> Explanation:
     """Explain a block that is not planned because its lane is paused."""
     return Explanation(
-        subject=subject, state="waiting", why=f"{_paused(paused)}; {why}", next="after that is resumed it is planned"
+        subject=subject, state="waiting", why=f"{_paused(paused)}; {why}", next="it is planned after the pause ends"
     )
 
 

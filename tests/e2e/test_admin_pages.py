@@ -260,7 +260,7 @@ def test_a_limit_is_set_for_an_hour_with_the_mouse(browser: Browser, live_server
     page.fill("input[name=value]", "8")
     page.fill("input[name=why]", "a bad hour")
     page.get_by_role("button", name="Preview").click()
-    page.get_by_role("heading", name="What it would do").wait_for()
+    page.get_by_role("heading", name="Expected changes").wait_for()
     assert page.input_value("input[name=for_seconds]") == "3600"
     page.get_by_role("button", name="Set a limit").click()
     page.get_by_text("Set a limit: done").wait_for()

@@ -209,7 +209,7 @@ def test_chunks_are_walked_through_and_opened_with_the_keyboard(visit: Visit) ->
     page.keyboard.press("Enter")
     panel = page.locator("#ct-panel")
     expect(panel.locator("#ct-panel-title")).to_be_focused()
-    expect(panel).to_contain_text("It changed since its analysis")
+    expect(panel).to_contain_text("The chunk changed after its analysis")
     expect(panel).to_contain_text("Priority 0.442000")
     newest = Chunk.objects.filter(source=source).order_by("-start_ms")[1]
     assert visit.query()["chunk"] == [str(newest.start_ms)]
@@ -255,7 +255,7 @@ def test_a_chunk_is_compacted_now_with_the_mouse(visit: Visit) -> None:
     page.get_by_role("button", name="Compact now").click()
     page.get_by_text("Compact now: done").wait_for()
     visit.settled()
-    expect(page.locator("#ct-panel-body")).to_contain_text("It is to be compacted now, says operator")
+    expect(page.locator("#ct-panel-body")).to_contain_text("Compact now: override by operator")
     assert page.locator(".ct-override-now").count() == 2
 
 
@@ -265,9 +265,9 @@ def test_a_policy_is_previewed_and_saved_with_the_mouse(visit: Visit) -> None:
     page.goto(visit.base + reverse("admin:tables_datasource_changelist"))
     keep_picture(page, "tables", 1280)
     page.locator("#result_list tbody a").filter(has_text="orders").first.click()
-    page.get_by_role("heading", name="How it stands").wait_for()
+    page.get_by_role("heading", name="Status").wait_for()
     keep_picture(page, "table", 1280)
-    page.get_by_role("link", name="Plan twice and see").click()
+    page.get_by_role("link", name="Check with two plans").click()
     page.get_by_text("the plan after that is empty.").wait_for()
     keep_picture(page, "table-rest", 1280)
     page.go_back()

@@ -54,8 +54,8 @@ def test_paused_work_is_called_paused_and_not_promised(scene: OperatingScene) ->
     assert "All that could be done now is paused: 2 jobs and 1 queue." in front
     assert "Waiting for a worker" not in front
     standstill = scene.page("/admin/standstill/")
-    assert "1 queue, of them 1 held by pauses" in standstill
-    assert "2 jobs, of them 2 held by pauses" in standstill
+    assert "1 queue, of them 1 paused" in standstill
+    assert "2 jobs, of them 2 paused" in standstill
 
 
 def test_a_paused_block_is_explained_with_its_job_and_its_pause(scene: OperatingScene) -> None:

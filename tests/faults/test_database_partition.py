@@ -23,7 +23,7 @@ from webadmin.base.error_answers import RETRY_SECONDS
 
 CONNECT_SECONDS = float(CONNECTION["connect_timeout"])
 REVOKED_SECONDS = 30.0
-LET_IN, REFUSED = "no segment writer takes profiles now", "credentials cannot be checked now"
+LET_IN, REFUSED = "no segment writer accepts profiles", "credentials cannot be checked now"
 ISSUE = """
 import django, json
 django.setup()

@@ -49,7 +49,7 @@ class TenantAdmin(ReadOnlyAdmin):
 
     list_display = ("name", "since")
     search_fields = ("name",)
-    search_help_text = "Part of a tenant's name"
+    search_help_text = "Part of a tenant name"
     about = "Owners of data. A tenant appears with its first profile."
     empty_list = "No tenants yet."
 
@@ -70,9 +70,9 @@ class WorkerCredentialAdmin(ActionAdmin):
 
     list_display = ("name", "state_cell", "key", "scope_text", "issued", "expires", "used")
     search_fields = ("name",)
-    search_help_text = "Part of a credential's name"
-    about = "Credentials of workers, senders and API clients. A secret is shown once, when it is made."
-    empty_list = "No credentials yet: create one."
+    search_help_text = "Part of a credential name"
+    about = "Credentials of workers, senders and API clients. A secret is shown once, when it is created."
+    empty_list = "No credentials. Create one."
     operator_actions = CREDENTIAL_ACTIONS
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WorkerCredential]:
@@ -133,9 +133,9 @@ class AuditEntryAdmin(ReadOnlyAdmin):
 
     list_display = ("when", "actor", "action_cell", "target", "detail_text")
     search_fields = ("actor", "target")
-    search_help_text = "Part of an actor's or a target's name"
-    about = "What people and commands changed, beside the schedule's own command log."
-    empty_list = "Nothing was changed by hand yet."
+    search_help_text = "Part of an actor or target name"
+    about = "Changes by operators and commands. Changes of the schedule are also in the command log."
+    empty_list = "No entries."
 
     def heading(self, row: AuditEntry) -> str:
         return f"Audit entry {row.pk}"
@@ -148,7 +148,7 @@ class AuditEntryAdmin(ReadOnlyAdmin):
                     ("When", self.when(row)),
                     ("Who", row.actor),
                     ("Did", self.action_cell(row)),
-                    ("To", row.target or show.NOTHING),
+                    ("Target", row.target or show.NOTHING),
                 ],
             ),
             Json(title="Detail", data=row.detail),

@@ -8,7 +8,7 @@ from webadmin.adminkit.navigation import Group, Link
 class AccountsConfig(AppConfig):
     name = "webadmin.accounts"
     label = "accounts"
-    verbose_name = "Who may do what"
+    verbose_name = "Users and access"
     navigation = (
         Group(
             22,

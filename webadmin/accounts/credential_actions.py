@@ -32,7 +32,7 @@ class CredentialSerializer(serializers.Serializer[Any]):
     """A credential without its secrets."""
 
     name = serializers.CharField()
-    key_id = serializers.CharField(help_text="the first part of the secret, which is no secret")
+    key_id = serializers.CharField(help_text="public first part of the secret")
     scopes = serializers.ListField(child=serializers.CharField())
     created_at = serializers.DateTimeField(allow_null=True)
     last_used_at = serializers.DateTimeField(allow_null=True)
@@ -54,13 +54,13 @@ class CredentialOutcomeSerializer(serializers.Serializer[Any]):
 
 
 NAME = Text(
-    "name", "Name", "What it is for; stands in logs and audits.", length_max=CREDENTIAL_NAME_MAX, is_required=True
+    "name", "Name", "Purpose; shown in logs and audit entries.", length_max=CREDENTIAL_NAME_MAX, is_required=True
 )
 EXPIRES_AT = Moment("expires_at", "Expires (UTC)", "Empty: never.")
 OVERLAP = Number(
     "overlap_hours",
     "Old secret accepted for (hours)",
-    "0 revokes it now.",
+    "0: revoke it immediately.",
     high=OVERLAP_MAX // HOUR,
     default=OVERLAP_DEFAULT // HOUR,
 )
@@ -112,7 +112,7 @@ ROTATE = OperatorAction(
     name="rotate",
     operation="rotate_credential",
     label="Rotate the secret",
-    about="A new secret, shown once. The previous one is accepted until the overlap ends, earlier ones no longer.",
+    about="Creates a new secret, shown once. The previous secret is accepted until the overlap ends.",
     targets=(NAME,),
     fields=(OVERLAP,),
     apply=lambda values, context: rotate_credential(
@@ -129,7 +129,7 @@ EXPIRE = OperatorAction(
     name="expire",
     operation="expire_credential",
     label="Set the expiry",
-    about="Until when it is accepted. The front page warns 14 days before.",
+    about="Sets the time until which the credential is accepted. The front page warns 14 days before.",
     targets=(NAME,),
     fields=(replace(EXPIRES_AT, is_required=True, is_nullable=True),),
     apply=lambda values, context: set_credential_expiry(**values, **_by(context)),
@@ -142,7 +142,7 @@ REVOKE = OperatorAction(
     name="revoke",
     operation="revoke_credential",
     label="Revoke",
-    about="For good: access ends within 30 seconds, and the name becomes free.",
+    about="Permanently revokes the credential within 30 seconds. The name can then be used again.",
     targets=(NAME,),
     apply=lambda values, context: revoke_credential(name=values["name"], **_by(context)),
     permission=MayManageCredentials,

@@ -27,7 +27,7 @@ from webadmin.base.actions.action import ActionContext, OperatorAction, joined
 
 ROWS_MAX = 1000
 PREVIEW, APPLY = "preview", "apply"
-CHANGED = "This is not what was previewed, or it was done already: look at the new preview first."
+CHANGED = "The preview is outdated: the form or the rows have changed. Check the new preview."
 QUIET_KEYS = {"dry_run", "action"}
 """Keys of an outcome that the page itself shows already."""
 
@@ -110,7 +110,7 @@ class ActionAdmin(ReadOnlyAdmin):
             raise PermissionDenied
         rows = self._chosen(request) if action.is_of_rows else []
         if action.is_of_rows and not rows:
-            messages.warning(request, "Choose rows first.")
+            messages.warning(request, "Select rows first.")
             return HttpResponseRedirect(self._list_address())
         form = form_of(action)(request.POST or None, initial={**action.initial(rows), **dict(request.GET.items())})
         outcome, step = None, request.POST.get("step", "")
@@ -201,13 +201,13 @@ def summary(outcome: Mapping[str, Any]) -> str:
     if isinstance(outcome.get("changed"), list):
         left = outcome.get("left") or []
         text = f"{show.count_text(len(outcome['changed']))} changed"
-        return f"{text}, {len(left)} left: {left[0].get('reason', '')}" if left else text
+        return f"{text}, {len(left)} unchanged: {left[0].get('reason', '')}" if left else text
     if outcome.get("changed") is False or ("command" in outcome and outcome["command"] is None):
         return "no changes"
     return "done"
 
 
-def outcome_sections(outcome: Mapping[str, Any], title: str = "What it would do") -> list[Section]:
+def outcome_sections(outcome: Mapping[str, Any], title: str = "Expected changes") -> list[Section]:
     """Return an outcome, or its preview, as facts and tables."""
     facts = [(_words(name), _fact(name, value)) for name, value in outcome.items() if _is_fact(name, value)]
     sections: list[Section] = [Facts(title=title, rows=facts)] if facts else []
@@ -224,7 +224,7 @@ def _is_fact(name: str, value: object) -> bool:
 def _table(name: str, values: Sequence[Any]) -> Table:
     title = f"{_words(name)} ({show.count_text(len(values))})"
     if name == "notes":
-        return Table(title="Notes", headers=("What follows",), rows=[(value,) for value in values])
+        return Table(title="Notes", headers=("Note",), rows=[(value,) for value in values])
     if values and isinstance(values[0], dict):
         headers = tuple(_words(key) for key in values[0])
         return Table(title=title, headers=headers, rows=[_row(value) for value in values[:200]])

@@ -43,7 +43,7 @@ def read_size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     unit = match[2] + "B" if match and match[2] in ("k", "M", "G", "T") else match[2] if match else ""
     if match is None or unit not in _FACTORS:
-        raise ValidationError("Write a size like 500 MiB, 1.5 GB, or plain bytes.")
+        raise ValidationError("Enter a size such as 500 MiB or 1.5 GB, or a number of bytes.")
     whole, _, part = match[1].partition(".")
     return int(whole) * _FACTORS[unit] + int(part.ljust(6, "0") or "0") * _FACTORS[unit] // 10**6
 
@@ -61,7 +61,7 @@ class SizeField(forms.CharField):
             return None
         size = read_size(text)
         if not self.low <= size <= self.high:
-            raise ValidationError(f"It is from {write_size(self.low)} to {write_size(self.high)}.")
+            raise ValidationError(f"Expected a size from {write_size(self.low)} to {write_size(self.high)}.")
         return size
 
 

@@ -20,11 +20,11 @@ LIMIT = Choice(
     make=PushLimitName,
     is_required=True,
 )
-TENANT = Text("tenant", "Tenant", "Empty: everybody without a value of their own.", length_max=TENANT_NAME_MAX)
+TENANT = Text("tenant", "Tenant", "Empty: all tenants without their own limit.", length_max=TENANT_NAME_MAX)
 VALUE = Number(
     "value",
     "Value",
-    "Empty removes the value. Bytes are of uncompressed pprof.",
+    "Empty: remove the limit. Sizes in bytes of uncompressed pprof.",
     high=max(HIGHEST.values()),
     is_required=True,
     is_nullable=True,
@@ -45,8 +45,8 @@ class PushLimitOutcomeSerializer(serializers.Serializer[Any]):
 SET_PUSH_LIMIT = OperatorAction(
     name="set-push-limit",
     operation="change_push_limit",
-    label="Set a limit of pushes",
-    about="Web processes follow within five seconds. Every value stays as history.",
+    label="Set a push limit",
+    about="Sets a push limit. Web processes apply it within 5 seconds; previous values are kept as history.",
     fields=(LIMIT, TENANT, VALUE),
     apply=lambda values, context: change_push_limit(
         tenant=values["tenant"],

@@ -57,8 +57,8 @@ class PushLimitChangeAdmin(ActionAdmin):
     list_display = ("limit", "whose", "value_cell", "state", "set_by", "when")
     list_filter = (TenantFilter,)
     operator_actions = (SET_PUSH_LIMIT,)
-    about = "What tenants may push, as it was set; without a row the built-in value holds."
-    empty_list = "No limit was ever set: the built-in ones hold for everybody."
+    about = "Push limits by tenant, with history. Tenants without a row have the defaults."
+    empty_list = "No limits set: the defaults apply to all tenants."
 
     def sections(self, row: PushLimitChange) -> Sequence[Section]:
         history = PushLimitChange.objects.filter(tenant=row.tenant, name=row.name).order_by("-id")[:HISTORY_SHOWN]
@@ -87,7 +87,7 @@ class PushLimitChangeAdmin(ActionAdmin):
 
     @display(description="Whose")
     def whose(self, row: PushLimitChange) -> str:
-        return row.tenant or "everybody's"
+        return row.tenant or "all tenants"
 
     @display(description="Value")
     def value_cell(self, row: PushLimitChange) -> str:
@@ -113,10 +113,10 @@ class PushCountAdmin(ReadOnlyAdmin):
     list_display = ("whose", "outcome_cell", "count_cell", "size", "last", "last_message")
     list_filter = (OutcomeFilter, TenantFilter)
     about = (
-        "Pushed profiles by tenant: accepted (durable and registered), or refused for a reason. "
+        "Pushed profiles by tenant: accepted (durable and registered), or rejected with the reason. "
         "'unauthenticated' are senders without a valid credential. Web processes add their counts every 2 s."
     )
-    empty_list = "Nothing was pushed yet."
+    empty_list = "No pushes."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[PushCount]:
         return with_now(PushCount.objects.all(), dialect.clock_ms())
@@ -134,7 +134,7 @@ class PushCountAdmin(ReadOnlyAdmin):
                     ("How many", self.count_cell(row)),
                     ("Bytes", self.size(row)),
                     ("Last", self.last(row)),
-                    ("The last words", row.last_message or show.NOTHING),
+                    ("Last error message", row.last_message or show.NOTHING),
                 ],
             )
         ]

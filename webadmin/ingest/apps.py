@@ -21,7 +21,7 @@ class ProfilesConfig(AppConfig):
             81,
             "Rules",
             [
-                Link("Limits of pushes", "input", "ingest.pushlimitchange"),
+                Link("Push limits", "input", "ingest.pushlimitchange"),
             ],
         ),
     )

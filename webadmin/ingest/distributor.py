@@ -104,7 +104,7 @@ class Distributor:
                 group = groups.setdefault(decision.shard, ShardGroup(decision))
                 group.series.append(PushedSeries(labels=profile.labels, pprof=profile.pprof, received_at_ns=now_ns))
         except (EmptyRing, NoInstance) as error:
-            raise PushRejected("unavailable", error.code, f"no segment writer takes profiles now: {error}") from error
+            raise PushRejected("unavailable", error.code, f"no segment writer accepts profiles: {error}") from error
         deliveries = [
             ShardDelivery(self.writers, addresses, group.decision, encode_segment_push(tenant, shard, group.series))
             for shard, group in groups.items()

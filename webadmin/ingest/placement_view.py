@@ -37,7 +37,7 @@ class PlacementView:
         Raises PushRejected while existing rules could not be read, because placement without them would be wrong.
         """
         if self._snapshot is None:
-            raise PushRejected("unavailable", "no_placement_rules", "the placement rules cannot be read: try again")
+            raise PushRejected("unavailable", "no_placement_rules", "the placement rules cannot be read: retry")
         return self._snapshot
 
     def refresh_ring(self) -> None:

@@ -15,7 +15,7 @@ from webadmin.ingest.actions import LIMIT, SET_PUSH_LIMIT, TENANT, VALUE
 from webadmin.ingest.models import PushLimitChange
 from webadmin.schedule.api.operations import ROWS_MAX
 
-PushLimitSerializer = serializer_of("PushLimitSerializer", (LIMIT, TENANT, VALUE), "A limit and whose it is.")
+PushLimitSerializer = serializer_of("PushLimitSerializer", (LIMIT, TENANT, VALUE), "A limit and its tenant.")
 
 
 class PushLimitRowSerializer(PushLimitSerializer):  # type: ignore[valid-type,misc]  # built from the fields of the action

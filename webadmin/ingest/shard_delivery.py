@@ -50,7 +50,7 @@ class ShardDelivery:
             return None
         if answer is Answer.REFUSED:
             return PushRejected("invalid_argument", "writer_refused", self._said)
-        message = f"not stored, send it again: {self._said or 'no writer answered'}"
+        message = f"not stored, retry: {self._said or 'no writer responded'}"
         return PushRejected("unavailable", "not_durable", message)
 
     def _ask(self, instance: str, deadline: float) -> Answer:

@@ -180,11 +180,11 @@ class _Response:
         Raises ConnectionError at the end of the stream, HTTPException if it is not valid HTTP.
         """
         if not data:
-            raise http.client.RemoteDisconnected("the writer closed the connection without a whole answer")
+            raise http.client.RemoteDisconnected("the writer closed the connection before a complete response")
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            raise http.client.HTTPException(f"not an HTTP answer: {error}") from error
+            raise http.client.HTTPException(f"invalid HTTP response: {error}") from error
 
     def on_body(self, data: bytes) -> None:
         """Keep the body up to the maximum size of a writer's response."""

@@ -83,8 +83,8 @@ class InstanceAdmin(ActionAdmin):
     list_filter = (PresentFilter,)
     shortcuts = (("There", "now=there"), ("Gone", "now=gone"))
     about = (
-        "Segment writers, which register by themselves. One that is silent gets nothing after seconds and loses its "
-        "shards after a minute; draining removes it without loss."
+        "Segment writers; they register automatically. A silent writer receives no pushes after seconds and loses its "
+        "shards after a minute. Drain a writer to remove it without data loss."
     )
     empty_list = "No segment writer has registered: start one with manage.py writer."
     operator_actions = INSTANCE_ACTIONS
@@ -133,7 +133,7 @@ class RingChangeAdmin(ReadOnlyAdmin):
     """Changes of the ring."""
 
     list_display = ("version", "at", "reason", "shards", "instance_count", "moved_slots", "actor")
-    about = "Each change of the ring: who came or went, and how many places of the shard map moved."
+    about = "Changes of the ring: instances that joined or left, and slots of the shard map that moved."
     empty_list = "No segment writer has registered yet."
 
     def sections(self, row: RingChange) -> Sequence[Section]:
@@ -146,7 +146,7 @@ class RingChangeAdmin(ReadOnlyAdmin):
                     ("By", row.actor),
                     ("Shards", row.shards),
                     ("Instances", row.instance_count),
-                    ("Places that moved", row.moved_slots),
+                    ("Moved slots", row.moved_slots),
                 ],
             )
         ]
@@ -162,10 +162,10 @@ class RulesVersionAdmin(ReadOnlyAdmin):
 
     list_display = ("version", "at", "reason", "change_count", "dataset_count", "written")
     about = (
-        "How many shards each dataset has, built from what is written, every 15 seconds. A version is listed if it "
-        "decided something otherwise; open it to see what, and why."
+        "Shards of each dataset, computed from write rates every 15 seconds. A version is listed if it differs from "
+        "the previous one; open it for the changes and their reasons."
     )
-    empty_list = "No rules were built yet: they need beat and a control worker."
+    empty_list = "No rules yet: start beat and a control worker."
 
     def heading(self, row: RulesVersion) -> str:
         return f"Placement rules {row.version}"
@@ -179,12 +179,12 @@ class RulesVersionAdmin(ReadOnlyAdmin):
                 rows=[
                     ("Built (UTC)", self.at(row)),
                     ("Datasets", row.dataset_count),
-                    ("Of them changed", row.change_count),
-                    ("Written then", self.written(row)),
+                    ("Changed datasets", row.change_count),
+                    ("Write rate", self.written(row)),
                 ],
             ),
             Table(
-                title="What changed, and why",
+                title="Changes and reasons",
                 headers=("Dataset", "Before", "After", "Why"),
                 rows=[
                     (
@@ -195,7 +195,7 @@ class RulesVersionAdmin(ReadOnlyAdmin):
                     )
                     for change in changes
                 ],
-                empty="These were the first rules.",
+                empty="First version of the rules.",
                 more=f"{show.counted(left, 'more change')} not shown." if left > 0 else "",
             ),
         ]
@@ -215,7 +215,7 @@ class RuleChangeAdmin(ReadOnlyAdmin):
 
     list_display = ("dataset_cell", "at", "before_cell", "after_cell", "reason")
     list_filter = (TenantNameFilter, DatasetFilter)
-    about = "The history of each dataset's rule. Filter by tenant and dataset to follow one."
+    about = "History of the rules by dataset. Filter by tenant and dataset."
     empty_list = "No rule has changed yet."
 
     def heading(self, row: RuleChange) -> str:
@@ -227,7 +227,7 @@ class RuleChangeAdmin(ReadOnlyAdmin):
         return [
             Facts(title="Change", rows=[("Reason", row.reason), ("Rules", show.row_link(version))]),
             Table(
-                title="This dataset until then",
+                title="Earlier changes of this dataset",
                 headers=("When (UTC)", "After", "Why"),
                 rows=[(self.at(one), self.after_cell(one), one.reason) for one in before[:HISTORY_SHOWN]],
             ),
@@ -290,8 +290,8 @@ class PlacementLimitAdmin(DecidedAdmin):
 
     list_display = ("__str__", "set_cell")
     about = (
-        "Numbers for everybody and for single tenants; what is not set is as everybody's, or built in: 1 to 1024 "
-        "shards of 128 KiB/s, windows of 17 and 19 minutes. Changes hold from the next round of the rules on."
+        "Limits for all tenants and for single tenants. Defaults: 1 to 1024 "
+        "shards of 128 KiB/s, windows of 17 and 19 minutes. Changes apply from the next rules on."
     )
     empty_list = "No limits set: the defaults apply."
     operator_actions = LIMIT_ACTIONS
@@ -305,7 +305,7 @@ class PlacementLimitAdmin(DecidedAdmin):
         found = [
             (name.replace("_", " ").capitalize(), _value(name, value)) for name, value in limit_values(row).items()
         ]
-        return [Facts(title="Set here", rows=found), self.history(row)]
+        return [Facts(title="Limits", rows=found), self.history(row)]
 
 
 @admin.register(PlacementOverride)
@@ -314,7 +314,7 @@ class PlacementOverrideAdmin(DecidedAdmin):
 
     list_display = ("dataset_cell", "set_cell")
     list_filter = (TenantNameFilter, DatasetFilter)
-    about = "Datasets that an operator decides about, whatever they write: their shards by number or by name (pinned)."
+    about = "Datasets whose number of shards is set, or that are pinned to shards, regardless of their load."
     empty_list = "No dataset is overridden or pinned."
     operator_actions = OVERRIDE_ACTIONS
     subject = PlacementChange.Subject.OVERRIDE
@@ -329,7 +329,7 @@ class PlacementOverrideAdmin(DecidedAdmin):
         rows = [
             (name.replace("_", " ").capitalize(), _value(name, value)) for name, value in override_values(row).items()
         ]
-        return [Facts(title="Decided", rows=[*rows, ("On the ring", where)]), self.history(row)]
+        return [Facts(title="Override", rows=[*rows, ("On the ring", where)]), self.history(row)]
 
     @display(description="Dataset")
     def dataset_cell(self, row: PlacementOverride) -> SafeString:
@@ -342,8 +342,8 @@ class PlacementChangeAdmin(ReadOnlyAdmin):
 
     list_display = ("__str__", "at", "actor", "before_cell", "after_cell", "why")
     list_filter = (TenantNameFilter, DatasetFilter)
-    about = "Who set which limit or override, when and why; including those that were removed."
-    empty_list = "No placement decisions."
+    about = "History of limits and overrides with actor and reason, including removed ones."
+    empty_list = "No limits or overrides were set."
 
     def sections(self, row: PlacementChange) -> Sequence[Section]:
         return [

@@ -98,9 +98,9 @@ def _notices(now: PlacementNow) -> list[Notice]:
     if not now.ring.shards:
         notices.append(Notice(tone="warn", text="There is no ring: start a segment writer (manage.py writer)."))
     elif not any(instance.is_writable() for instance in now.ring.instances):
-        notices.append(Notice(tone="bad", text="No segment writer takes profiles: all are silent or leaving."))
+        notices.append(Notice(tone="bad", text="No segment writer accepts profiles: all are silent or leaving."))
     if not now.rules.version:
-        text = "No rules were built yet: every dataset has its tenant's defaults until beat and a control worker run."
+        text = "No rules yet: all datasets have the defaults of their tenant until beat and a control worker run."
         notices.append(Notice(tone="warn", text=text))
     elif now.now_ms - now.rules.created_at_ms > OLD_RULES_MS:
         age = show.duration_text(now.now_ms - now.rules.created_at_ms)
@@ -114,17 +114,17 @@ def _facts(now: PlacementNow) -> Facts:
     loads = _loads(now.statistics)
     mean = sum(loads.values()) / now.ring.shards if now.ring.shards else 0
     return Facts(
-        title="Now",
+        title="Status",
         rows=[
             ("Ring", f"version {now.ring.version}, {show.counted(now.ring.shards, 'shard')}"),
             ("Fleet", f"{instances}, {silent} of them silent or leaving" if silent else instances),
             ("Zones", ", ".join(now.ring.zones()) or "none"),
             ("Rules", f"version {now.rules.version}, {show.counted(len(now.rules.datasets), 'dataset')}"),
             ("Built", show.age(now.rules.created_at_ms or None, now.now_ms)),
-            ("Written", format_rate(sum(loads.values()))),
+            ("Write rate", format_rate(sum(loads.values()))),
             ("Busiest shard", _busiest(loads, mean)),
             (
-                "Capped by their tenant",
+                "Capped by tenant limits",
                 show.counted(sum(r.is_capped() for r in now.rules.datasets.values()), "dataset"),
             ),
         ],
@@ -169,7 +169,7 @@ def _pictures(now: PlacementNow, chosen: DatasetKey | None) -> list[Picture]:
             title="Write load per shard",
             picture=heat,
             width=PICTURE_WIDTHS["heat"],
-            more="Bytes per second over the last minutes (half-life three), of all datasets and instances.",
+            more="Bytes per second of all datasets and instances, decaying average with a half-life of 3 minutes.",
         ),
     ]
 
@@ -199,10 +199,10 @@ def _skew(now: PlacementNow, heaviest: Sequence[DatasetStatistics]) -> Table:
             )
         )
     return Table(
-        title="Datasets that write most, and their skew",
-        headers=("Tenant", "Dataset", "Writes", "Shards in use", "Skew", "Picked by"),
+        title="Datasets by write rate, with skew",
+        headers=("Tenant", "Dataset", "Write rate", "Shards in use", "Skew", "Load balancing"),
         rows=rows,
-        empty="Nothing was written lately.",
+        empty="No recent writes.",
         more=f"{show.counted(left, 'more dataset')} not shown." if left > 0 else "",
     )
 
@@ -214,11 +214,11 @@ def _address(found: DatasetStatistics) -> str:
 def _answer(form: dict[str, str]) -> tuple[list[Section], list[Notice]]:
     """Return what would move, or why that cannot be computed."""
     if confined_tenants() is not None:
-        text = "What a change of the fleet moves is about all tenants: ask an operator who may see them."
+        text = "The forecast of a fleet change covers all tenants and requires permission for all of them."
         return [], [Notice(tone="warn", text=text)]
     shards = form["shards"]
     if shards and not (shards.isascii() and shards.isdigit()):
-        return [], [Notice(tone="warn", text=f"{shards!r} is no number of shards.")]
+        return [], [Notice(tone="warn", text=f"Number of shards: expected a number, got {shards!r}.")]
     change = FleetChange(
         add=[zone if zone != NO_ZONE else "" for zone in _names(form["add"])],
         remove=_names(form["remove"]),

@@ -45,7 +45,7 @@ def ring_picture(ring: Ring, stretch: Stretch | None = None) -> str:
     colours = {instance.id: colour_of(number) for number, instance in enumerate(ring.instances)}
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {SIZE} {SIZE}" font-size="14" '
-        f'fill="currentColor" role="img" aria-label="The ring of {ring.shards} shards and who hosts them">'
+        f'fill="currentColor" role="img" aria-label="Ring of {ring.shards} shards and their hosts">'
     ]
     for first, last in pieces(ring.shards):
         owner = owners[first]
@@ -79,7 +79,7 @@ def heat_picture(ring: Ring, loads: Mapping[int, int]) -> str:
     width, height = CELLS_PER_ROW * CELL + 2, rows * CELL + 34
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-size="9" fill="currentColor" '
-        'role="img" aria-label="What each shard writes">'
+        'role="img" aria-label="Write rate of each shard">'
     ]
     for place, (first, last, load) in enumerate(cells):
         x, y = place % CELLS_PER_ROW * CELL + 1, place // CELLS_PER_ROW * CELL + 1

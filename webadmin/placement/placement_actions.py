@@ -19,7 +19,7 @@ from webadmin.placement.services.decide_placement import Decision, change_limits
 from webadmin.placement.services.forecast_placement import NEW_INSTANCES_MAX, FleetChange, what_if
 from webadmin.placement.services.instances import current_ring, drain_instance, size_ring
 
-TENANT = Text("tenant", "Tenant", "Empty: everybody without numbers of their own.", length_max=TENANT_NAME_MAX)
+TENANT = Text("tenant", "Tenant", "Empty: all tenants without their own limits.", length_max=TENANT_NAME_MAX)
 
 
 def _decided(decisions: Sequence[Decision], is_dry_run: bool) -> dict[str, Any]:
@@ -114,7 +114,7 @@ SET_LIMITS = OperatorAction(
     name="set",
     operation="change_placement_limits",
     label="Set limits",
-    about="For one tenant or for everybody. The preview says which datasets would move.",
+    about="Sets limits for one tenant or all tenants. The preview shows which datasets would move.",
     targets=(TENANT,),
     fields=(LIMITS,),
     apply=lambda values, context: change_limits(tenant=values["tenant"], values=values["numbers"], context=context),
@@ -126,7 +126,7 @@ LIMIT_ACTIONS = (
         SET_LIMITS,
         name="change",
         label="Change",
-        about="Other numbers, from the next round of the rules on. Those left empty keep their value.",
+        about="Changes the selected limits from the next rules on. Empty fields keep their value.",
         of_rows=_limit_rows,
         initial=_limit_initial,
     ),
@@ -134,7 +134,7 @@ LIMIT_ACTIONS = (
         SET_LIMITS,
         name="remove",
         label="Remove",
-        about="Removes all values that were set here; the general or built-in values apply again.",
+        about="Removes the selected limits; those for all tenants or the defaults apply again.",
         fields=(),
         of_rows=lambda rows: [{**place, "numbers": None} for place in _limit_rows(rows)],
     ),
@@ -144,7 +144,7 @@ SET_OVERRIDE = OperatorAction(
     name="set",
     operation="change_placement_override",
     label="Override or pin a dataset",
-    about="Decides for one dataset, whatever it writes. The preview says what would move.",
+    about="Overrides the load-based rule of a dataset. The preview shows what would move.",
     targets=(
         replace(TENANT, about="", is_required=True),
         Text("dataset", "Dataset", "The service's name.", length_max=DATASET_NAME_MAX),
@@ -161,7 +161,7 @@ OVERRIDE_ACTIONS = (
         SET_OVERRIDE,
         name="change",
         label="Change",
-        about="Decides otherwise for the chosen datasets. What is left empty keeps its value.",
+        about="Changes the overrides of the selected datasets. Empty fields keep their value.",
         of_rows=_override_rows,
         initial=_override_initial,
     ),
@@ -169,7 +169,7 @@ OVERRIDE_ACTIONS = (
         SET_OVERRIDE,
         name="remove",
         label="Remove",
-        about="Leaves the chosen datasets to their load again.",
+        about="Removes the overrides of the selected datasets; rules follow their load again.",
         fields=(),
         of_rows=lambda rows: [{**place, "override": None} for place in _override_rows(rows)],
     ),
@@ -179,11 +179,9 @@ DRAIN = OperatorAction(
     name="drain",
     operation="drain_instance",
     label="Drain",
-    about="The chosen instances get nothing new, flush what they have and go. The preview says what moves.",
+    about="Stops new pushes to the selected instances, which flush and exit. The preview shows what moves.",
     targets=(
-        Texts(
-            "instances", "Instances", "Their names.", length_max=NAME_MAX, count_max=NEW_INSTANCES_MAX, is_required=True
-        ),
+        Texts("instances", "Instances", "Names.", length_max=NAME_MAX, count_max=NEW_INSTANCES_MAX, is_required=True),
     ),
     apply=_drain,
     outcome=shapes.DoneSerializer,
@@ -193,13 +191,13 @@ DRAIN = OperatorAction(
 )
 SIZE_RING = OperatorAction(
     operation="size_ring",
-    label="More shards",
-    about="Gives the ring more shards ahead of a growth: most series move once, and not when instances join.",
+    label="Add shards",
+    about="Adds shards to the ring before the fleet grows: most series move once, not with each new instance.",
     fields=(
         Number(
             "shards",
-            "Shards at least",
-            "Most series move once, now, instead of later.",
+            "Minimum shards",
+            "Most series move once, immediately.",
             low=1,
             high=SHARDS_MAX,
             is_required=True,

@@ -52,27 +52,27 @@ def _reason(
     old: DatasetRule | None, new: DatasetRule | None, usage: DatasetStatistics, settings: PlacementSettings
 ) -> str:
     if new is None:
-        return "it wrote nothing for a quarter of an hour"
+        return "no writes for 15 minutes"
     if (usage.tenant, usage.dataset) in settings.overrides:
-        return "an operator's override"
+        return "override by an operator"
     rate = format_rate(usage.usage())
     if old is None:
-        return f"it is new and writes {rate}"
+        return f"new dataset, write rate {rate}"
     if old.shards:
-        return "its override was removed"
+        return "override removed"
     limits, parts = settings.limits(usage.tenant), []
     if new.dataset_shards > old.dataset_shards:
-        parts.append(f"it writes {rate}, and a shard carries {format_rate(limits.unit_bytes)}")
+        parts.append(f"write rate {rate}, limit per shard {format_rate(limits.unit_bytes)}")
     if new.dataset_shards < old.dataset_shards:
-        parts.append(f"it writes {rate} and has needed no more since, or its limits are narrower")
+        parts.append(f"write rate {rate} for the whole decay window, or lower limits")
     if new.load_balancing != old.load_balancing:
         parts.append(_choice(new.load_balancing, limits.load_balancing, usage))
-    return "; ".join(parts) or "its tenant's limits changed"
+    return "; ".join(parts) or "limits of the tenant changed"
 
 
 def _choice(choice: LoadBalancing, configured: LoadBalancing, usage: DatasetStatistics) -> str:
     if configured is not LoadBalancing.DYNAMIC:
-        return "how a shard is picked was set in its limits"
+        return "load balancing set in the limits"
     if choice is LoadBalancing.ROUND_ROBIN:
-        return f"its shards are uneven (skew {skew(usage):.2f}) and one is hot"
-    return "round robin was held long enough: the fingerprint gets another trial"
+        return f"uneven shards (skew {skew(usage):.2f}), one of them hot"
+    return "end of the round-robin period: placement by fingerprint is tried again"

@@ -65,10 +65,10 @@ class ParkedJobAdmin(ActionAdmin):
     list_filter = (KindFilter, LastErrorFilter, LevelFilter, TenantNameFilter, ShardFilter)
     shortcuts = tuple((kind.value.capitalize(), f"kind={kind.value}") for kind in ParkedKind)
     about = (
-        "Jobs that are out of the schedule, each with its blocks and the reason. Nothing here is lost or forgotten: "
-        "requeue a job, or return its blocks to be planned again."
+        "Jobs removed from the schedule, with the reason. Parked jobs keep their blocks: "
+        "requeue a job, or return its blocks to their queues."
     )
-    empty_list = "No job is parked."
+    empty_list = "No parked jobs."
     operator_actions = PARKED_ACTIONS
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ParkedJob]:
@@ -86,7 +86,7 @@ class ParkedJobAdmin(ActionAdmin):
 
     def sections(self, row: WithAnnotations[ParkedJob, ParkedColumns]) -> Sequence[Section]:
         return [
-            Facts(title="Why it is parked", rows=[("Cause", self.kind_cell(row)), ("Last error", self.error(row))]),
+            Facts(title="Reason", rows=[("Cause", self.kind_cell(row)), ("Last error", self.error(row))]),
             *job_page.job_sections(row, row.now_ms),
             *lane_of(row.lane).job_sections(row, row.now_ms),
         ]

@@ -90,14 +90,14 @@ def _blockers(facts: Standstill) -> Iterator[Blocker]:
         yield Blocker(
             code="merging_broken",
             text=broken,
-            remedy="look at its jobs among the parked jobs, then move the nodes to another build; bad blocks are "
-            "not looked for meanwhile",
+            remedy="check its parked jobs, then move the nodes to another build; detection of bad blocks is "
+            "disabled until then",
         )
     if facts.isolation_stop:
         yield Blocker(
             code="quarantine_stopped",
             text=f"quarantine is stopped: {facts.isolation_stop}",
-            remedy="check the object store, then decide on the page of the stop whether they are tried again or "
+            remedy="check the object store, then decide on the page of the stop whether sources are retried or "
             "quarantined",
         )
     if facts.is_work_due and not facts.polling_workers:
@@ -115,8 +115,8 @@ def _blockers(facts: Standstill) -> Iterator[Blocker]:
         yield Blocker(
             code="no_capacity",
             text=f"{count_text(facts.polling_workers, 'worker')} polling, and none offers a free slot",
-            remedy="look at the nodes' logs: a node that is not ready, rests after failures or cannot hear its broker "
-            "offers nothing",
+            remedy="check the node logs: a node that is not ready, backs off or is disconnected from its broker "
+            "offers no slots",
         )
     if facts.expired_jobs and facts.expired_jobs == facts.leased_jobs:
         leases = "the lease of the only running job is" if facts.expired_jobs == 1 else "the leases of all jobs are"
@@ -127,14 +127,14 @@ def _blockers(facts: Standstill) -> Iterator[Blocker]:
         jobs = count_text(facts.pinned_jobs, "job")
         yield Blocker(
             code="pinned",
-            text=f"{jobs} may only go to a worker or build that does not poll",
-            remedy="start that node, or unpin them",
+            text=f"{jobs} pinned to a worker or build that does not poll",
+            remedy="start that node, or unpin the jobs",
         )
     if facts.capped:
         yield Blocker(
             code="capped",
             text="; ".join(facts.capped),
-            remedy="wait for the end of its jobs, or raise the cap",
+            remedy="wait until running jobs end, or raise the cap",
         )
     if facts.paused and facts.paused_blocks:
         due = count_text(facts.paused_blocks, "block")
@@ -144,7 +144,7 @@ def _blockers(facts: Standstill) -> Iterator[Blocker]:
         yield Blocker(
             code="paused",
             text=f"an operator holds {' and '.join(facts.paused)}, with {due} due{within}",
-            remedy="resume it",
+            remedy="resume the scope",
         )
 
 
@@ -155,22 +155,21 @@ def _set_aside(facts: Standstill) -> Iterator[Blocker]:
         yield Blocker(
             code="parked",
             text=f"{count_text(facts.parked_jobs, 'job')} parked: {keep} {count_text(facts.parked_blocks, 'block')}",
-            remedy="look at the parked jobs: requeue them, return their blocks, or release them from quarantine",
+            remedy="check the parked jobs: requeue them, return their blocks, or release them from quarantine",
             is_for_due_work=False,
         )
     if facts.failing_jobs:
         yield Blocker(
             code="jobs_fail",
             text=facts.failing_jobs,
-            remedy="the error names what the nodes lack: an object store that answers, room in their scratch folders, "
-            "memory",
+            remedy="fix the cause in the error: availability of the object store, space in the scratch folders, memory",
             is_for_due_work=False,
         )
     if facts.slow_database:
         yield Blocker(
             code="database_slow",
             text=facts.slow_database,
-            remedy="look at the network between the processes and the database, and at the load of its machine",
+            remedy="check the network between the processes and the database, and the load of its machine",
             is_for_due_work=False,
         )
     for blocker in facts.lane_blockers:
@@ -187,7 +186,7 @@ def _database_blockers(facts: Standstill) -> Iterator[Blocker]:
         yield Blocker(
             code="unsafe_database",
             text=f"no push is acknowledged: {facts.unsafe_database}",
-            remedy="change the setting; `lithify check_deployment` reads it again",
+            remedy="change the setting, then run `lithify check_deployment`",
         )
     if facts.log_behind:
         yield Blocker(
@@ -202,7 +201,7 @@ def _slow(facts: Standstill) -> Blocker:
     return Blocker(
         code="nothing_completes",
         text=f"{count_text(facts.leased_jobs, 'job')} running, and none was completed",
-        remedy="look at the attempts of the running jobs and at the nodes' logs",
+        remedy="check the attempts of the running jobs and the logs of the nodes",
     )
 
 

@@ -73,9 +73,7 @@ def _blockers(health: Health) -> Section:
 
 def _answers(name: str, user: Any) -> list[Notice]:
     if not user.has_perm(EVERY_JOB):
-        return [
-            Notice(tone="warn", text="To explain blocks and jobs of every tenant needs the permission to view jobs.")
-        ]
+        return [Notice(tone="warn", text="Explanations for all tenants require the permission to view jobs.")]
     try:
         return [Notice(tone="busy", text=found.sentence) for found in explain_name(name)]
     except NotFound as error:
@@ -98,16 +96,16 @@ def _everything(report: ProgressReport) -> Facts:
     return Facts(
         title="Everything",
         rows=[
-            ("Waits", f"{show.counted(row.backlog.blocks, 'block')}, {show.size_text(row.backlog.bytes)}"),
-            ("Due of it", show.counted(row.backlog.due_blocks, "block")),
-            ("Held by pauses", show.counted(row.backlog.paused_blocks, "due block")),
+            ("Waiting", f"{show.counted(row.backlog.blocks, 'block')}, {show.size_text(row.backlog.bytes)}"),
+            ("Due", show.counted(row.backlog.due_blocks, "block")),
+            ("Paused", show.counted(row.backlog.paused_blocks, "due block")),
             ("In jobs", show.counted(row.backlog.jobs, "job")),
             ("Parked", show.counted(row.backlog.parked_jobs, "job")),
-            ("Arrives", rates(row.flow.arrived_blocks, row.flow.arrived_bytes, row)),
-            ("Drains", drained(row)),
+            ("Arrival rate", rates(row.flow.arrived_blocks, row.flow.arrived_bytes, row)),
+            ("Drain rate", drained(row)),
             ("Clear", clear_badge(row)),
             ("Work", f"{seconds_text(report.work_seconds)} of one job slot"),
-            ("Rates over", seconds_text(report.window_seconds) if report.window_seconds else "nothing counted yet"),
+            ("Rate window", seconds_text(report.window_seconds) if report.window_seconds else "no counts yet"),
             ("Counted", _counted(report.counted_ms_ago)),
         ],
     )
@@ -118,7 +116,7 @@ def _counted(ms_ago: int | None) -> str:
 
 
 def _not_counted() -> Notice:
-    return Notice(tone="warn", text="Nothing was counted yet: rates appear once beat and a control worker run.")
+    return Notice(tone="warn", text="No counts yet: rates require beat and a control worker.")
 
 
 def _table(title: str, place: tuple[str, ...], rows: Iterable[ProgressRow]) -> Table:
@@ -127,7 +125,7 @@ def _table(title: str, place: tuple[str, ...], rows: Iterable[ProgressRow]) -> T
     missing = len(rows) - len(shown)
     return Table(
         title=title,
-        headers=(*place, "Waits", "Due", "Jobs", "Parked", "Arrives", "Drains", "Clear"),
+        headers=(*place, "Waiting", "Due", "Jobs", "Parked", "Arrival rate", "Drain rate", "Clear"),
         rows=[
             (
                 *_place(row),
@@ -143,15 +141,15 @@ def _table(title: str, place: tuple[str, ...], rows: Iterable[ProgressRow]) -> T
             )
             for row in shown
         ],
-        empty="Nothing waits, and nothing was counted lately.",
+        empty="No waiting blocks and no recent counts.",
         more=f"{show.counted(missing, 'more row')} not shown." if missing else "",
     )
 
 
 def _lanes(rows: Sequence[LaneRow]) -> Table:
     return Table(
-        title="Before the schedule",
-        headers=("Lane", "Name", "Waits", "Size", "Clear"),
+        title="Work not scheduled yet",
+        headers=("Lane", "Name", "Waiting", "Size", "Clear"),
         rows=[
             (
                 row.lane,
@@ -179,7 +177,7 @@ def drained(row: ProgressRow) -> str:
     """Return the rate at which a backlog drains, and how much of it was dropped unmerged."""
     text = rates(row.flow.drained_blocks, row.flow.drained_bytes, row)
     dropped = row.flow.per_second(row.flow.dropped_blocks)
-    return show.note(text, f"{dropped:.2f}{show.GAP}blocks/s of it dropped unmerged") if dropped else text
+    return show.note(text, f"{dropped:.2f}{show.GAP}blocks/s of this dropped unmerged") if dropped else text
 
 
 def clear_badge(row: ProgressRow) -> str:
@@ -190,23 +188,23 @@ def clear_badge(row: ProgressRow) -> str:
 
 def _held(count: int, paused: int, noun: str) -> str:
     text = show.counted(count, noun)
-    return f"{text}, of them {show.count_text(paused)} held by pauses" if paused else text
+    return f"{text}, of them {show.count_text(paused)} paused" if paused else text
 
 
 def _facts(facts: Standstill) -> Facts:
     return Facts(
-        title="What this rests on",
+        title="Schedule status",
         rows=[
             ("Queues ready", _held(facts.due_queues + facts.paused_queues, facts.paused_queues, "queue")),
             ("Jobs waiting", _held(facts.waiting_jobs, facts.paused_jobs, "job")),
-            ("Jobs running", f"{facts.leased_jobs}, of them {facts.expired_jobs} with a lease that is over"),
+            ("Jobs running", f"{facts.leased_jobs}, of them {facts.expired_jobs} with an expired lease"),
             ("Jobs parked", show.counted(facts.parked_jobs, "job")),
-            ("Room", f"{facts.live_jobs} of {facts.queue_max or 'any number of'} jobs"),
+            ("Live jobs", f"{facts.live_jobs} of {facts.queue_max or 'unlimited'}"),
             ("Workers polling", f"{facts.polling_workers} of {facts.known_workers} known"),
             ("Free slots offered", facts.offered_capacity),
             ("Paused by operators", ", ".join(facts.paused) or "nothing"),
             ("Last job completed", _counted(facts.completed_ms_ago)),
-            ("Due without a completion for", show.duration_text(facts.stalled_ms) if facts.stalled_ms else "no time"),
+            ("Time without a completion", show.duration_text(facts.stalled_ms) if facts.stalled_ms else show.NOTHING),
             ("Progress counted", _counted(facts.counted_ms_ago)),
         ],
     )

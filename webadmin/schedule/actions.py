@@ -73,8 +73,8 @@ def _lasts(row: Any) -> bool:
 CANCEL = OperatorAction(
     operation="cancel",
     label="Cancel",
-    about="Takes jobs out of the schedule. They keep their blocks, parked, until they are requeued or their blocks "
-    "returned; a worker that runs one stops at its next poll.",
+    about="Parks jobs with their blocks until the jobs are requeued or the blocks are returned to their queues. A "
+    "worker that runs one of the jobs stops it at its next poll.",
     targets=(JOBS,),
     apply=lambda values, context: cancel(values["filter"], context=context),
     of_rows=_named,
@@ -83,7 +83,7 @@ CANCEL = OperatorAction(
 RESET_FAILURES = OperatorAction(
     operation="reset_failures",
     label="Reset failures",
-    about="Sets the failures of jobs to zero, so that they have all their runs again. Parked jobs stay parked.",
+    about="Resets the failure counts of jobs to 0. Parked jobs stay parked.",
     targets=(JOBS,),
     apply=lambda values, context: reset_failures(values["filter"], context=context),
     of_rows=_named,
@@ -92,13 +92,13 @@ RESET_FAILURES = OperatorAction(
 PIN = OperatorAction(
     operation="pin",
     label="Pin to a worker",
-    about="From their next assignment on only this worker gets these jobs.",
+    about="Restricts jobs to one worker, from their next assignment on.",
     targets=(JOBS,),
     fields=(
         Text(
             "worker",
             "Worker",
-            "The only worker that gets these jobs from now on.",
+            "The only worker that the jobs are assigned to.",
             length_max=NAME_MAX,
             is_required=True,
         ),
@@ -110,7 +110,7 @@ PIN = OperatorAction(
 UNPIN = OperatorAction(
     operation="unpin",
     label="Unpin",
-    about="Lets any worker of any build run these jobs again.",
+    about="Removes the restriction of jobs to a worker or a newer build.",
     targets=(JOBS,),
     apply=lambda values, context: unpin(values["filter"], context=context),
     of_rows=_named,
@@ -119,11 +119,11 @@ UNPIN = OperatorAction(
 REQUEUE = OperatorAction(
     operation="requeue",
     label="Requeue",
-    about="Gives parked jobs another chance, with the same blocks. Quarantined ones are left: release them instead.",
+    about="Retries parked jobs with the same blocks. Quarantined jobs are skipped: release them from quarantine.",
     targets=(JOBS,),
     fields=(
-        Switch("newer_build_only", "On a newer build only", "Newer than every build on which they have failed."),
-        Switch("keep_failures", "Keep the failures", "Otherwise they are reset, and the job has all its runs again."),
+        Switch("newer_build_only", "On a newer build only", "Only builds newer than every build that failed."),
+        Switch("keep_failures", "Keep failure counts", "Otherwise the failure counts are reset to 0."),
     ),
     apply=_requeue,
     of_rows=_named,
@@ -133,13 +133,13 @@ REQUEUE_MANY = replace(
     REQUEUE,
     name="requeue-many",
     label="Requeue by filter",
-    about="Gives another chance to all parked jobs that match what is given here.",
+    about="Retries all parked jobs that match the filter.",
     of_rows=None,
 )
 RETURN_BLOCKS = OperatorAction(
     operation="return_job_blocks",
     label="Return blocks to queues",
-    about="Ends parked jobs and returns their blocks to their queues, where they are planned again, with others.",
+    about="Ends parked jobs and returns their blocks to their queues, from which they are planned again.",
     targets=(JOBS,),
     apply=lambda values, context: return_job_blocks(values["filter"], context=context),
     of_rows=_named,
@@ -149,7 +149,7 @@ SET_LIMIT = OperatorAction(
     name="set-limit",
     operation="change_limit",
     label="Set a limit",
-    about="Sets a limit for everything, a lane, a tenant or a job, for some time or until further notice.",
+    about="Sets a limit globally or for a lane, a tenant or a job, for a period or until further notice.",
     fields=(
         Choice(
             "limit",
@@ -162,7 +162,7 @@ SET_LIMIT = OperatorAction(
         Number(
             "value",
             "Value",
-            "Empty removes the value, so that the wider scope's value holds. 0 is no limit, where allowed.",
+            "Empty: remove the value; the wider scope's value then applies. 0: no limit, where allowed.",
             high=COUNT_MAX,
             is_required=True,
             is_nullable=True,
@@ -177,7 +177,7 @@ SET_LIMIT = OperatorAction(
 PAUSE = OperatorAction(
     operation="pause",
     label="Pause or drain",
-    about="Holds a part of the schedule still. Running jobs are never touched: their workers renew and report.",
+    about="Stops planning and assignment in a scope. Running jobs continue: their workers renew and report.",
     fields=(
         SCOPE,
         Choice(
@@ -185,7 +185,7 @@ PAUSE = OperatorAction(
             "How",
             choices=(
                 (PauseMode.PAUSE.value, "pause: plan nothing, assign nothing; running jobs continue"),
-                (PauseMode.DRAIN.value, "drain: plan nothing; what is scheduled is still done"),
+                (PauseMode.DRAIN.value, "drain: plan nothing; jobs already planned are still run"),
             ),
             make=PauseMode,
             default=PauseMode.PAUSE,
@@ -198,7 +198,7 @@ PAUSE = OperatorAction(
 RESUME = OperatorAction(
     operation="resume",
     label="Resume",
-    about="Resumes the scope. A wider pause that covers it still holds.",
+    about="Ends the pause of the scope. Pauses of wider scopes stay in force.",
     targets=(SCOPE,),
     apply=lambda values, context: resume(**values, context=context),
     outcome=shapes.PauseOutcomeSerializer,
@@ -210,8 +210,8 @@ DECIDE = OperatorAction(
     name="decide",
     operation="decide_isolation",
     label="Decide",
-    about="Ends the stop. Check the object store first: read one of the objects with another tool. Trying again "
-    "requeues all evicted jobs of the place and releases what was quarantined in the hour before the stop.",
+    about="Ends the stop. Check the object store first: read one of the objects with another tool. Retrying "
+    "requeues all parked jobs of the place and releases sources quarantined in the hour before the stop.",
     targets=(
         Text("lane", "Lane", "A lane's name.", length_max=LANE_MAX, is_required=True),
         Text("place", "Place", "Table, tenant of a bucket, or empty.", length_max=PLACE_MAX),

@@ -57,12 +57,15 @@ JOB = JobFacts(
         ),
         (
             {"ready_at_ms": 940_000},
-            "ready to be planned since 1 min; the next poll with free capacity assigns it when its turn comes.",
+            "ready to be planned since 1 min; the next poll with free capacity assigns it in schedule order.",
         ),
-        ({"ready_at_ms": 940_000, "polling_workers": 0}, "but no worker polls; after a node is started it is planned."),
-        ({"ready_at_ms": 940_000, "is_schedule_full": True}, "the schedule is full; a completed or parked job frees"),
-        ({"paused": ("tenant acme (pause)",)}, "an operator paused tenant acme (pause); after that is resumed"),
-        ({"blocks_max": None}, "and no level policy is configured; configure one, and it is planned."),
+        ({"ready_at_ms": 940_000, "polling_workers": 0}, "but no worker polls; it is planned after a node is started."),
+        ({"ready_at_ms": 940_000, "is_schedule_full": True}, "the schedule is full; it is planned when a job"),
+        (
+            {"paused": ("tenant acme (pause)",)},
+            "an operator paused tenant acme (pause); it is planned after the pause ends",
+        ),
+        ({"blocks_max": None}, "and no level policy is configured; it is planned after a policy is configured."),
     ],
 )
 def test_the_explanation_of_a_queued_block_names_what_its_queue_waits_for(
@@ -85,13 +88,13 @@ def test_the_explanation_of_a_queued_block_names_what_its_queue_waits_for(
             "without a renewal the job goes to another worker.",
         ),
         ({"failures": 1, "last_error": "BadObject"}, "having failed once of 3 allowed (last: BadObject)"),
-        ({"lease_expires_ms": 998_000}, "its lease expired 2 s ago; the next poll takes it over."),
+        ({"lease_expires_ms": 998_000}, "its lease expired 2 s ago; the next poll reassigns it."),
         ({"lease_expires_ms": 998_000, "failures": 3}, "having failed 3 times of 3 allowed; the next poll parks it."),
-        ({"lease_expires_ms": 998_000, "polling_workers": 0}, "starting a node takes it over."),
+        ({"lease_expires_ms": 998_000, "polling_workers": 0}, "it is reassigned after a node is started."),
         ({"state": JobState.WAITING}, "Job j1 is waiting: no worker holds it; the next poll with free capacity"),
-        ({"state": JobState.WAITING, "polling_workers": 0}, "no worker polls; starting a node gets it assigned."),
+        ({"state": JobState.WAITING, "polling_workers": 0}, "no worker polls; it is assigned after a node is started."),
         ({"state": JobState.WAITING, "paused": ("everything (pause)",)}, "an operator paused everything (pause)"),
-        ({"state": JobState.BLOCKED}, "it waits for other jobs; their end."),
+        ({"state": JobState.BLOCKED}, "it waits for other jobs; it is scheduled after they end."),
         (
             {"state": JobState.DONE, "result_ids": ("A", "B", "C"), "finished_at_ms": 940_000},
             "Job j1 is done: A and 2 others replaced its 20 sources 1 min ago.",

@@ -65,7 +65,7 @@ def parked_by_failures(service: Service) -> Job:
 
 def test_a_limit_for_an_hour_is_previewed_and_then_holds(operator: Client, service: Service) -> None:
     text = give(operator, LimitChange, "set-limit", step="preview", **LIMIT)
-    assert "What it would do" in text
+    assert "Expected changes" in text
     assert "Before 3" in text
     assert "After 9" in text
     assert not LimitChange.objects.exists()
@@ -121,7 +121,7 @@ def test_errors_of_the_service_are_shown_at_the_form(
 
 def test_a_tenant_is_drained_and_resumed(operator: Client, service: Service) -> None:
     values = {"scope_kind": "tenant", "scope_value": "acme", "mode": "drain", "for_seconds": ""}
-    assert "What it would do" in give(operator, Pause, "pause", step="preview", **values)
+    assert "Expected changes" in give(operator, Pause, "pause", step="preview", **values)
     assert not Pause.objects.exists()
     give(operator, Pause, "pause", **values)
     pause = Pause.objects.get()
@@ -146,7 +146,7 @@ def test_a_parked_job_is_requeued_from_its_page(operator: Client, service: Servi
     job.refresh_from_db()
     assert (job.state, job.failures) == ("waiting", 0)
     again = give(operator, ParkedJob, "requeue", job.pk)
-    assert "Choose rows first." in again, "it is not parked any more"
+    assert "Select rows first." in again, "it is not parked any more"
 
 
 def test_jobs_are_requeued_by_error_class(operator: Client, service: Service) -> None:
@@ -211,7 +211,7 @@ def test_users_with_view_permission_run_no_actions(db: None) -> None:
 @pytest.mark.parametrize("ids", ["", "x", "999999", "1_2", "1,,", "9" * 40])
 def test_an_action_without_known_rows_requests_a_choice(operator: Client, ids: str) -> None:
     answer = operator.get(address(Job, "cancel"), {"ids": ids}, follow=True)
-    assert "Choose rows first." in words(answer.content.decode())
+    assert "Select rows first." in words(answer.content.decode())
 
 
 def test_an_unknown_action_is_not_found(operator: Client) -> None:
@@ -247,7 +247,7 @@ def test_a_dead_letter_is_given_up_with_a_reason(
     letter = DeadLetter.objects.get()
     open_store(settings.OBJECT_STORE_URL).put(letter.key, b"not a letter")
     assert letter.key in give(operator, DeadLetter, "discard", letter.pk, step="preview")
-    assert "0 changed, 1 left" in give(operator, DeadLetter, "retry", letter.pk)
+    assert "0 changed, 1 unchanged" in give(operator, DeadLetter, "retry", letter.pk)
     letter.refresh_from_db()
     assert letter.state == LetterState.WAITING
     assert "1 changed" in give(operator, DeadLetter, "discard", letter.pk)
@@ -273,7 +273,7 @@ def test_recovering_letters_is_previewed_letter_by_letter(
     assert block_key(metas[1].shard, "", 0, metas[1].id) in preview, "the reason names the object that is missing"
     assert service.dump() == before, "a preview changes nothing"
     assert set(store_keys(store)) >= {letter.key for letter in letters}
-    assert "1 changed, 1 left" in give(operator, DeadLetter, "retry", *ids)
+    assert "1 changed, 1 unchanged" in give(operator, DeadLetter, "retry", *ids)
     assert [letter.state for letter in DeadLetter.objects.order_by("pk")] == ["recovered", "waiting"]
     assert service.states() == {"queued": 1}
 

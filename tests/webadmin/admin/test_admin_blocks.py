@@ -88,10 +88,10 @@ def test_lineage_is_walked_in_both_directions(operator: Client) -> None:
     assert filled.final.ulid in middle.split("Merged into")[1]
     assert filled.middle.ulid in top.split("Made from")[1].split("Merged into")[0]
     assert filled.segment.ulid in top.split("Made from")[1].split("Merged into")[0]
-    assert "Of the highest level: it stays as it is." in top
+    assert "None: the block is of the highest level." in top
     upwards = bottom.split("Merged into")[1]
     assert upwards.index(filled.middle.ulid) < upwards.index(filled.final.ulid)
-    assert "written by a writer, made from no other block" in bottom
+    assert "None: segments are written by segment writers." in bottom
 
 
 def test_a_block_s_page_shows_object_job_and_datasets(operator: Client) -> None:
@@ -103,7 +103,7 @@ def test_a_block_s_page_shows_object_job_and_datasets(operator: Client) -> None:
         block.object_key,
         "deadbeef",
         "34.1 KiB",
-        "holds it",
+        "merges it",
         "the job",
         "checkout",
         "billing",
@@ -137,4 +137,4 @@ def test_a_tombstone_shows_when_its_object_is_deleted(operator: Client) -> None:
     text = operator.get(reverse("admin:profiles_tombstone_changelist")).content.decode()
     assert re.search(r">deleted<.*", text)
     assert ">due<" in text
-    assert ">goes in 9\N{NO-BREAK SPACE}min" in text or ">goes in 10\N{NO-BREAK SPACE}min" in text
+    assert ">deleted in 9\N{NO-BREAK SPACE}min" in text or ">deleted in 10\N{NO-BREAK SPACE}min" in text

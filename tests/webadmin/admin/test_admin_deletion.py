@@ -60,9 +60,9 @@ def test_a_rule_is_previewed_with_what_it_would_drop(operator: Client, acme: Ser
     acme.clock.advance(9 * DAY_MS // 1000)
     values = {"tenant": "acme", "keep_days": "7"}
     preview = give(operator, RetentionRule, "set-retention", step="preview", **values)
-    assert "Before no rule: as everybody&#x27;s After 7 days" in preview
-    assert "As it is, the next run drops nothing." in preview
-    assert "With this rule it would drop 20 blocks" in preview
+    assert "Before rule for all tenants After 7 days" in preview
+    assert "Under the current rule the next run drops nothing." in preview
+    assert "Under the new rule it would drop 20 blocks" in preview
     assert not RetentionRule.objects.exists()
     assert "done" in give(operator, RetentionRule, "set-retention", **values)
     assert "no changes" in give(operator, RetentionRule, "set-retention", **values)
@@ -79,7 +79,7 @@ def test_retention_is_previewed_and_run_from_its_page(operator: Client, acme: Se
     assert acme.states() == {"queued": 20}
     give(operator, RetentionRule, "run-retention")
     assert acme.states() == {"dropped": 20}
-    assert "too old" in listing(operator, "tombstone")
+    assert "retention" in listing(operator, "tombstone")
 
 
 def test_a_rule_is_taken_back_from_its_page(operator: Client, service: Service) -> None:
@@ -91,14 +91,14 @@ def test_a_rule_is_taken_back_from_its_page(operator: Client, service: Service) 
 
 
 def test_a_hold_is_placed_keeps_data_and_is_lifted(operator: Client, acme: Service) -> None:
-    assert "While it lasts" in give(operator, LegalHold, "place-hold", step="preview", tenant="acme")
+    assert "During the hold" in give(operator, LegalHold, "place-hold", step="preview", tenant="acme")
     assert not LegalHold.objects.exists()
     give(operator, LegalHold, "place-hold", tenant="acme")
     hold = LegalHold.objects.get()
     assert "no changes" in give(operator, LegalHold, "place-hold", tenant="acme")
     asked = {"tenant": "acme", "deadline_hours": "24"}
     assert "is on legal hold" in give(operator, DeleteRequest, "request-deletion", **asked)
-    assert "lasts" in page(operator, hold)
+    assert "active" in page(operator, hold)
     assert "acme" in give(operator, LegalHold, "lift-hold", hold.pk, step="preview")
     assert "1 changed" in give(operator, LegalHold, "lift-hold", hold.pk)
     hold.refresh_from_db()
@@ -119,13 +119,13 @@ def test_data_is_deleted_from_its_page_and_certified(operator: Client, acme: Ser
     give(operator, DeleteRequest, "request-deletion", **asked)
     request = DeleteRequest.objects.get()
     text = page(operator, request)
-    assert "Under way: no query shows this data; objects are rewritten within" in text
+    assert "Under way: queries hide this data; objects are rewritten within" in text
     assert "Still in segments 20 blocks" in text
-    assert "None yet: it is issued when no object holds the data any more." in text
+    assert "Not issued yet: it is issued when no object contains the data." in text
     Block.objects.all().delete()
     rewrite_masked(context=ActionContext(actor="control"))
     text = page(operator, request)
-    assert "Done: no query shows this data" in text
+    assert "Done: queries hide this data" in text
     certificate = DeletionCertificate.objects.get()
     assert f"At command {certificate.command_index} no object that the index knows held data of tenant acme" in text
 
@@ -178,7 +178,7 @@ def test_a_tombstone_shows_why_its_object_still_exists(operator: Client) -> None
     assert "not deleted 4 tries, again in" in shown
     text = page(operator, stubborn)
     assert "The store did not delete the object after 4 attempts: 503 Slow Down" in text
-    assert "older than its tenants keep data" in text
+    assert "past the retention of its tenants" in text
     assert "No tombstones" in listing(operator, "tombstone", "state=deleted") or "Nothing fits" in listing(
         operator, "tombstone", "state=deleted"
     )
@@ -189,7 +189,7 @@ def test_a_changed_form_is_previewed_again_before_it_is_applied(operator: Client
     form = {"tenant": "acme", "keep_days": "70", "why": "w", "step": "preview"}
     seen = operator.post(address, form).context["previewed"]
     answer = operator.post(address, form | {"keep_days": "7", "step": "apply", "previewed": seen})
-    assert "This is not what was previewed" in answer.content.decode()
+    assert "The preview is outdated" in answer.content.decode()
     assert not RetentionRule.objects.exists()
     operator.post(address, form | {"step": "apply", "previewed": seen})
     assert RetentionRule.objects.get().keep_days == 70

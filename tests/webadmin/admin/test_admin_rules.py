@@ -35,7 +35,7 @@ def test_a_change_of_a_policy_is_previewed_with_what_polls_would_plan(operator: 
     preview = give(operator, LevelPolicy, "change", policy.pk, step="preview", blocks_max="4")
     assert "Blocks at most 20 4" in preview
     assert "12 blocks in 1 queue wait under this policy." in preview
-    assert "no jobs of no blocks of them now as it is, and 3 jobs of 12 blocks with these numbers" in preview
+    assert "no jobs of no blocks under the current policy and 3 jobs of 12 blocks under the new one" in preview
     assert "Planned with these numbers (3)" in preview
     policy.refresh_from_db()
     assert policy.blocks_max == 20
@@ -60,7 +60,7 @@ def test_a_tenant_gets_a_policy_of_its_own_and_gives_it_back(operator: Client, s
     listing = words(operator.get(reverse("admin:profiles_levelpolicy_changelist") + "?whose=own").content.decode())
     assert "acme 7" in listing
     preview = give(operator, LevelPolicy, "remove", own.pk, step="preview")
-    assert "Blocks at most 7 as everybody&#x27;s" in preview
+    assert "Blocks at most 7 value for all tenants" in preview
     assert "1 changed" in give(operator, LevelPolicy, "remove", own.pk)
     assert not LevelPolicy.objects.filter(tenant="acme").exists()
     assert "the default policy cannot be removed" in give(operator, LevelPolicy, "remove", of_all_tenants(1).pk)
@@ -97,10 +97,10 @@ def test_a_queue_is_explained_by_the_policy_of_its_tenant(operator: Client, serv
 def test_the_limits_page_shows_values_in_force_until_when_and_what_follows(operator: Client, service: Service) -> None:
     limits = Limits.objects.get()
     text = page(operator, limits)
-    assert "Failures until a job is parked 3 built-in default" in text
+    assert "Maximum failures per job 3 built-in default" in text
     give(operator, LimitChange, "set-limit", **LIMIT)
     text = page(operator, limits)
-    assert "Failures until a job is parked 9 1 h left operator a bad hour 3 Change" in text
+    assert "Maximum failures per job 9 1 h left operator a bad hour 3 Change" in text
 
 
 def test_the_limits_page_leads_to_the_order_with_the_limit_chosen(operator: Client, service: Service) -> None:
@@ -119,7 +119,7 @@ def test_each_part_of_the_schedule_is_paused_and_resumed_from_pages(
     operator: Client, service: Service, kind: str, value: str, mode: str
 ) -> None:
     values = {"scope_kind": kind, "scope_value": value, "mode": mode, "for_seconds": ""}
-    assert "What it would do" in give(operator, Pause, "pause", step="preview", **values)
+    assert "Expected changes" in give(operator, Pause, "pause", step="preview", **values)
     give(operator, Pause, "pause", **values)
     row = Pause.objects.get()
     assert (row.scope_kind, row.scope_value, row.mode, row.ended_at_ms) == (kind, value, mode, None)

@@ -68,7 +68,7 @@ def test_a_failed_run_keeps_its_reason_and_its_commands(operator: Client, servic
     page = plain(operator, "schedule_job_change", job.pk)
     assert "ChecksumMismatch: stored 1, found 2 (a/block.bin, offset 7)" in page
     again = Job.objects.get().token
-    commands = page.split("Commands that touched it")[1].split("Sources")[0]
+    commands = page.split("Commands for this job")[1].split("Sources")[0]
     returned = Command.objects.filter(index__gt=first, index__lt=again).get()
     assert f"#{first}" in commands
     assert f"#{returned.index}" in commands
@@ -91,7 +91,7 @@ def test_a_finished_job_shows_its_results_and_the_command_that_swapped_them_in(
         assert result.ulid in results
     assert f"#{job.finished_command_index}" in page
     assert "completed" in page
-    assert "Last run took 3 s" in page
+    assert "Duration of last run 3 s" in page
 
 
 def test_jobs_are_filtered_by_each_filter(operator: Client) -> None:
@@ -118,7 +118,7 @@ def test_jobs_are_filtered_by_each_filter(operator: Client) -> None:
 def test_a_filling_queue_shows_what_it_waits_for_and_a_full_one_is_ready(operator: Client, service: Service) -> None:
     service.add_segments(7)
     service.clock.advance(12)
-    assert "in 24 s 7 of 20 blocks; goes when full or when the oldest has waited 36 s" in plain(
+    assert "in 24 s 7 of 20 blocks; ready when full or when the oldest has waited 36 s" in plain(
         operator, "profiles_levelqueue_changelist"
     )
     service.add_segments(13)

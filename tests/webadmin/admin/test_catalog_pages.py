@@ -116,7 +116,7 @@ def test_thresholds_are_changed_with_a_preview_and_a_history(operator: Client) -
     assert CompactionPolicy.objects.get().sealed_tokens == 9
     assert "Sealed tokens: 4 → 9" in page(operator, "repository_change", repository.pk)
     told = give(operator, Repository, "change-compaction", repository.pk, **values | {"here_bytes": "a lot"})
-    assert "Write a size like 500 MiB" in told
+    assert "Enter a size such as 500 MiB" in told
 
 
 def test_a_branch_is_compacted_now_by_order(operator: Client) -> None:

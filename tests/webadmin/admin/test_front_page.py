@@ -71,7 +71,7 @@ def test_the_front_page_shows_the_state_of_tables_and_what_needs_an_operator(ope
     page = operator.get("/admin/").content.decode()
     text = words(page)
     assert "there is no data" not in text
-    assert "1 table with readers behind: the manifest cannot be written." in text
+    assert "1 table with an outdated manifest: it cannot be written." in text
     assert "1 chunk of tables quarantined after failures, until released." in text
     assert "1 file of tables quarantined as unreadable, with the reason." in text
     assert re.search(

@@ -24,17 +24,17 @@ FILLING = QueueFill(
 @pytest.mark.parametrize(
     ("change", "badge", "reason"),
     [
-        ({}, "in 24 s", "7 of 20 blocks; goes when full or when the oldest has waited 36 s"),
+        ({}, "in 24 s", "7 of 20 blocks; ready when full or when the oldest has waited 36 s"),
         ({"ready_at_ms": NOW_MS + 1}, "in 1 s", "7 of 20 blocks; goes when full"),
         ({"block_count": 25, "ready_at_ms": NOW_MS - 3000}, ">ready<", "25 of 20 blocks: full"),
         ({"ready_at_ms": NOW_MS}, ">ready<", "7 of 20 blocks; the oldest has waited longer than 36 s"),
         (
             {"bytes_max": 200_000, "ready_at_ms": NOW_MS - 1},
             ">ready<",
-            "239 KiB of 195 KiB: heavy enough",
+            "239 KiB of 195 KiB: byte limit reached",
         ),
-        ({"block_count": 0, "ready_at_ms": None, "oldest_arrival_ms": None}, "empty", "nothing waits"),
-        ({"blocks_max": None, "age_seconds": None}, "no policy", "no level policy says when"),
+        ({"block_count": 0, "ready_at_ms": None, "oldest_arrival_ms": None}, "empty", "no blocks waiting"),
+        ({"blocks_max": None, "age_seconds": None}, "no policy", "no level policy configured"),
     ],
 )
 def test_a_queue_shows_when_it_is_ready_and_why(change: dict[str, object], badge: str, reason: str) -> None:

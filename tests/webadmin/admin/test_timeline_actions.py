@@ -64,7 +64,7 @@ def test_a_policy_is_previewed_by_planning_and_saved_with_its_history(operator: 
     assert "Segments read 240 240" in told
     assert "Bytes in 1.1 GiB 1.1 GiB" in told
     assert "Rewritten again by the next plan 0 0" in told
-    assert "no chunks would be rewritten that would be left alone now" in told
+    assert "no chunks would be rewritten in addition" in told
     assert Policy.objects.get(source=source).small_cost == 1_000 * MB
     give(operator, DataSource, "change-policy", source.id, **settings(source, small_cost="100 MB"))
     assert Policy.objects.get(source=source).small_cost == 100 * MB
@@ -80,11 +80,11 @@ def test_what_changes_for_chunks_is_counted(operator: Client) -> None:
     told = give(
         operator, DataSource, "change-policy", source.id, step="preview", **settings(source, segment_bytes_max="4 MB")
     )
-    assert "3 chunks would be rewritten that would be left alone now" not in told  # they are rewritten as it is
+    assert "3 chunks would be rewritten in addition" not in told  # they are rewritten as it is
     hot = settings(source, hot_seconds=10**9)
     told = give(operator, DataSource, "change-policy", source.id, step="preview", **hot)
     assert "Chunks rewritten 3 0" in told
-    assert "no chunks would be rewritten that would be left alone now, and 3 chunks the other way" in told
+    assert "no chunks would be rewritten in addition, and 3 chunks no longer" in told
     weeks = settings(source, granularity="week")
     told = give(operator, DataSource, "change-policy", source.id, step="preview", **weeks)
     assert "All chunks are analysed again" in told
@@ -97,8 +97,8 @@ def test_what_changes_for_chunks_is_counted(operator: Client) -> None:
         ({"time_zone": "Mars/Olympus"}, "unknown time zone &#x27;Mars/Olympus&#x27;"),
         ({"small_cost": "3 GB"}, "two small tasks could not be joined"),
         ({"weight_recency": "99"}, "are not four numbers that sum to 100 percent"),
-        ({"segment_bytes_max": "a lot"}, "Write a size like 500 MiB"),
-        ({"segment_bytes_max": "0"}, "It is from 1 to"),
+        ({"segment_bytes_max": "a lot"}, "Enter a size such as 500 MiB"),
+        ({"segment_bytes_max": "0"}, "Expected a size from 1 to"),
         ({"roll_up": "{"}, "This is no JSON"),
         ({"sort_columns": "ts, ts"}, "stands twice"),
         ({"low_water": "100"}, "is not below waiting_max"),
@@ -115,7 +115,7 @@ def test_a_long_table_is_previewed_by_a_labelled_sample(operator: Client, monkey
     source = fragmented()
     monkeypatch.setattr(plan_preview.preview, "__kwdefaults__", {"segments_max": 50})
     told = give(operator, DataSource, "change-policy", source.id, step="preview", **settings(source, gain_half=9))
-    assert "A sample: the newest 72 segments" in told
+    assert "Sample of the newest 72 segments" in told
     assert "Chunks rewritten 3 3" in told
     found = preview(source, Policy.objects.get(source=source), segments_max=50)
     assert found.from_ms == FIRST_MS + 7 * DAY_MS
@@ -163,7 +163,7 @@ def test_chunks_are_overridden_now_or_never_and_the_overrides_ended(operator: Cl
         "operator",
     )
     panel = reverse("timeline-chunk", args=[source.id, first.start_ms])
-    assert "It is never compacted, says operator" in words(operator.get(panel).content.decode())
+    assert "Never compact: override by operator" in words(operator.get(panel).content.decode())
     give(operator, Chunk, "end-overrides", second.id)
     give(operator, ChunkOverride, "end-override", now.id)
     assert not ChunkOverride.objects.filter(ended_at_ms=None).exists()

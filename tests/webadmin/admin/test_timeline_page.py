@@ -253,5 +253,5 @@ def test_a_budget_of_a_day_counts_admitted_bytes_and_shows_when_it_is_free_again
     assert (budget.waiting_tasks, budget.waiting_bytes) == (1, 120 * MB)
     assert 0 < budget.refills_in_ms <= DAY_MS // 2
     page = words(operator.get(reverse("admin:tables_datasource_change", args=[source.id])).content.decode())
-    assert "The budget of a day is spent; some is free again in" in page
-    assert "Waits for it 1 task of 114 MiB" in page
+    assert "The daily budget is used up; some is available again in" in page
+    assert "Waiting for budget 1 task of 114 MiB" in page

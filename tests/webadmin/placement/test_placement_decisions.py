@@ -200,7 +200,7 @@ def test_orders_over_http_are_the_same_service(fleet: Placement, api) -> None:
     assert body["datasets"][1]["tenant_shards"] == 6
     assert api("limits")[1] == {"limits": [{"tenant": "acme", "numbers": {"tenant_shards": 6}}]}
     assert api("overrides")[1]["overrides"][0]["override"] == {"shards": [1, 2]}
-    assert api("changes?tenant=acme&dataset=d1")[1]["changes"][0]["reason"] == "an operator's override"
+    assert api("changes?tenant=acme&dataset=d1")[1]["changes"][0]["reason"] == "override by an operator"
     status, body = api("overrides", {"tenant": "acme", "dataset": "d1", "override": None, "why": "w"})
     assert (status, body["after"]) == (200, None)
 

@@ -147,10 +147,10 @@ def test_every_change_leaves_a_version_with_its_reason(placement: Placement) -> 
     placement.run(300, ("acme", "web", 1, 4 * UNIT))
     changes = list(RuleChange.objects.order_by("id"))
     assert changes[0].before is None
-    assert changes[0].reason.startswith("it is new")
+    assert changes[0].reason.startswith("new dataset")
     grown = [change for change in changes[1:] if change.after["dataset_shards"] > change.before["dataset_shards"]]
     assert grown
-    assert "a shard carries 128 KiB/s" in grown[0].reason
+    assert "limit per shard 128 KiB/s" in grown[0].reason
     assert "acme/web" in RulesVersion.objects.order_by("version").first().reason
 
 
@@ -227,7 +227,7 @@ def test_all_rules_expire_without_writes(placement: Placement) -> None:
     placement.round(after_s=16 * 60)
     placement.round(after_s=16 * 60)
     assert placement.rules().datasets == {}
-    assert RuleChange.objects.order_by("-id").first().reason == "it wrote nothing for a quarter of an hour"
+    assert RuleChange.objects.order_by("-id").first().reason == "no writes for 15 minutes"
 
 
 @pytest.mark.row("L27")

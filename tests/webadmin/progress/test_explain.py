@@ -34,7 +34,7 @@ def test_a_block_is_followed_through_its_life(service: Service) -> None:
     )
     assert "17 more blocks or in 36 s complete a job" in sentence(ids[0])
     service.add_segments(17)
-    assert "no worker polls; after a node is started" in sentence(ids[0])
+    assert "no worker polls; it is planned after a node is started" in sentence(ids[0])
     worker = service.worker()
     [spec] = worker.take()
     assert f"is owned: it is one of 20 sources of job {spec.job}, which is leased" in sentence(ids[0])
@@ -50,7 +50,7 @@ def test_a_block_is_followed_through_its_life(service: Service) -> None:
 def test_a_pause_is_named(service: Service) -> None:
     [block_id] = service.add_segments(1)
     pause(scope=Scope(ScopeKind.LEVEL, "0"), context=ActionContext(actor="op", why="maintenance"))
-    assert "an operator paused level 0 (pause); after that is resumed it is planned" in sentence(block_id)
+    assert "an operator paused level 0 (pause); it is planned after the pause ends" in sentence(block_id)
 
 
 def test_the_explanation_of_a_failed_job_has_its_last_error(service: Service) -> None:
@@ -123,8 +123,8 @@ def test_a_dead_letter_is_explained_by_the_id_of_its_object_until_it_is_settled(
         reason="its time lies ahead",
     )
     told = (
-        f"Object {ulid(5)} is a dead letter: it was written, and could not be registered: its time lies ahead; "
-        "a control task tries it again within a minute, and an operator may give it up in the list of them."
+        f"Object {ulid(5)} is a dead letter: it was written but could not be registered: its time lies ahead; "
+        "a control task retries it within a minute, and an operator may discard it."
     )
     assert sentence(ulid(5)) == sentence(letter.key) == told
     letter.state = LetterState.DISCARDED

@@ -39,7 +39,7 @@ def test_a_tenant_is_explained_over_all_lanes(service: Service) -> None:
     pause(scope=Scope(ScopeKind.TENANT, "acme"), context=OPERATOR)
     told = said("acme")
     assert "Tenant acme is paused: an operator paused tenant acme (pause): 1 block in queues" in told
-    assert "after that is resumed it is planned" in told
+    assert "it is planned and assigned after the pause ends" in told
 
 
 def test_a_tenant_is_explained_with_what_waits_in_each_lane(service: Service, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_block_of_a_bucket_names_its_job_and_the_pause(service: Service, tmp_p
     pause(scope=tenant, context=OPERATOR)
     told = said(ulid)
     assert f"of job {job.name}, which is waiting (an operator paused tenant acme (pause))" in told
-    assert "resuming that assigns it" in told
+    assert "it is assigned after the pause ends" in told
     assert "Tenant acme is paused: an operator paused tenant acme (pause): 1 job waiting" in said("acme")
 
 

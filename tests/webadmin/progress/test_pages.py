@@ -37,7 +37,7 @@ def test_the_progress_page_shows_what_never_clears(operator: Client, service: Se
 
 
 def test_the_page_without_counts_names_what_to_start(operator: Client) -> None:
-    assert "rates appear once beat and a control worker run" in text_of(operator, "progress-page")
+    assert "rates require beat and a control worker" in text_of(operator, "progress-page")
 
 
 def test_the_standstill_page_names_the_blocker_and_its_end(operator: Client, service: Service) -> None:
@@ -67,7 +67,7 @@ def test_a_block_is_explained_only_with_the_permission_to_view_jobs(service: Ser
     client = Client()
     client.force_login(clerk)
     told = text_of(client, "standstill-page", name=block_id)
-    assert "needs the permission to view jobs" in told
+    assert "require the permission to view jobs" in told
     assert "is queued" not in told
     clerk.user_permissions.add(Permission.objects.get(codename="view_job", content_type__app_label="schedule"))
     assert f"Segment {block_id} is queued" in text_of(client, "standstill-page", name=block_id)

@@ -112,8 +112,8 @@ def test_standstill_counts_what_pauses_hold(service: Service, admin_client: Clie
     [blocker] = [one for one in told["blockers"] if one["code"] == "paused"]
     assert "with 40 blocks due in 1 queue and 1 job" in blocker["text"]
     page = admin_client.get("/admin/standstill/").content.decode().replace("\N{NO-BREAK SPACE}", " ")
-    assert "1 queue, of them 1 held by pauses" in page
-    assert "1 job, of them 1 held by pauses" in page
+    assert "1 queue, of them 1 paused" in page
+    assert "1 job, of them 1 paused" in page
 
 
 def test_parked_jobs_are_named_and_hold_nothing_else(service: Service) -> None:

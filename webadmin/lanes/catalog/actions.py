@@ -26,25 +26,25 @@ from webadmin.lanes.catalog.status import deleted_repositories
 
 DEFAULT_TENANT = "anonymous"
 
-TENANT = Text("tenant", "Tenant", "Whose.", length_max=TENANT_NAME_MAX, default=DEFAULT_TENANT)
-REPOSITORY = Text("repository", "Repository", "Its name.", length_max=REPOSITORY_NAME_MAX, is_required=True)
+TENANT = Text("tenant", "Tenant", "Owner.", length_max=TENANT_NAME_MAX, default=DEFAULT_TENANT)
+REPOSITORY = Text("repository", "Repository", "Name.", length_max=REPOSITORY_NAME_MAX, is_required=True)
 SETTINGS = Group(
     "settings",
     "Settings",
-    "Of the compactions of a repository; those that are not given keep their value.",
+    "Compaction settings of the repository; omitted settings keep their value.",
     component="CompactionSettings",
     fields=tuple(setting(name, WORDS[name], low, high) for name, (low, high) in NUMBERS.items()),
     is_partial=True,
 )
 GARBAGE = {
     "files_seen": "Files listed",
-    "files_condemned": "Files condemned: deleted after their grace",
+    "files_condemned": "Files condemned: deleted after the grace period",
     "files_deleted": "Files deleted",
     "objects_seen": "Objects listed",
     "objects_condemned": "Objects condemned: deleted by a later round",
     "objects_deleted": "Objects deleted",
-    "rows_deleted": "Rows of retired tokens",
-    "bytes_deleted": "Freed",
+    "rows_deleted": "Rows of retired tokens deleted",
+    "bytes_deleted": "Bytes deleted",
 }
 
 
@@ -137,9 +137,9 @@ def _is_active(row: Repository) -> bool:
 
 CHANGE_COMPACTION = OperatorAction(
     operation="change_compaction",
-    label="Change what is set",
-    about="When branches are compacted, how much of that there may be, and how long what nothing reaches is kept. It "
-    "holds from the sensor's next round.",
+    label="Change settings",
+    about="Sets the thresholds and the budget of compaction, and the retention of unreferenced data. Changes apply "
+    "from the sensor's next round.",
     targets=(TENANT, REPOSITORY),
     fields=(SETTINGS,),
     apply=_change,
@@ -151,8 +151,8 @@ CHANGE_COMPACTION = OperatorAction(
 COLLECT = OperatorAction(
     operation="collect_garbage",
     label="Collect garbage",
-    about="Looks for files, objects and rows that nothing reaches. The preview deletes nothing and says what would go "
-    "now; what is condemned goes after its grace. It reads every range of the repository.",
+    about="Finds unreferenced files, objects and rows. The preview deletes nothing and lists what would be deleted "
+    "now; condemned files are deleted after the grace period. Reads every range of the repository.",
     targets=(TENANT, REPOSITORY),
     apply=_collect,
     outcome=ChangedSerializer,
@@ -164,8 +164,8 @@ COMPACT_NOW = OperatorAction(
     name="compact-now",
     operation="compact_branch",
     label="Compact now",
-    about="Has these branches compacted within seconds, whatever their thresholds, cooldown and budget are. Nothing "
-    "that is visible on them changes.",
+    about="Compacts branches within seconds, regardless of thresholds, cooldown and budget. The visible content of "
+    "the branches does not change.",
     targets=(
         TENANT,
         REPOSITORY,
@@ -180,12 +180,12 @@ RESTORE = OperatorAction(
     name="restore",
     operation="restore_repository",
     label="Restore",
-    about="Makes deleted repositories reachable again, with all that was on them. It is refused once their files are "
-    "being deleted, or if another repository has the name or the storage namespace by now.",
+    about="Restores deleted repositories with all their content. Fails if deletion of their files has started, or if "
+    "another repository uses the name or the storage namespace.",
     targets=(
         TENANT,
         REPOSITORY,
-        Number("id", "Id", "Which one, of several deleted ones of this name."),
+        Number("id", "Id", "Required if several deleted repositories have this name."),
     ),
     apply=_restore,
     outcome=ChangedSerializer,

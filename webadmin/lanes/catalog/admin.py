@@ -78,12 +78,12 @@ class RepositoryAdmin(ActionAdmin):
 
     list_display = ("name_cell", "branches", "sealed", "tombstones", "compactions", "garbage", "state_cell")
     search_fields = ("name",)
-    search_help_text = "A repository's name"
+    search_help_text = "Repository name"
     about = (
-        "Versioned catalogs: branches, commits, what is staged. A repository's page says which branches are slow. "
-        "Deleted ones are listed until their files are deleted."
+        "Versioned catalogs with branches, commits and staged changes. A repository's page lists its slow branches. "
+        "Deleted repositories are listed until their files are deleted."
     )
-    empty_list = "No catalog is known yet: one is made over the API of catalogs."
+    empty_list = "No repositories. Create one with the catalog API."
     operator_actions = REPOSITORY_ACTIONS
 
     def back_address(self, rows: Sequence[Repository]) -> str:
@@ -150,9 +150,9 @@ class BranchAdmin(ActionAdmin):
         "last_cell",
     )
     search_fields = ("name",)
-    search_help_text = "A branch's name"
-    about = "Branches of catalogs. A read looks into every sealed token, and a listing walks over every tombstone."
-    empty_list = "No branch is known yet: every repository has one."
+    search_help_text = "Branch name"
+    about = "Branches of catalogs. Reads search every sealed token; listings scan every tombstone."
+    empty_list = "No branches. Each repository has at least one."
     operator_actions = BRANCH_ACTIONS
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Branch]:
@@ -215,8 +215,8 @@ class CompactionAdmin(ReadOnlyAdmin):
     list_display = ("id_cell", "branch_cell", "begun", "state_cell", "took", "rows_cell", "written", "cause_cell")
     list_filter = (CompactionStateFilter,)
     shortcuts = tuple((label.capitalize(), f"state={value}") for value, label in CompactionState.choices)
-    about = "Folds of a branch's sealed tokens into one state. What a commit or reset overtakes is dropped."
-    empty_list = "No branch was compacted yet."
+    about = "Compactions of the sealed tokens of a branch. A commit or reset during a compaction discards its result."
+    empty_list = "No compactions."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Compaction]:
         return Compaction.objects.select_related("repository", "job").defer("job__spec", "job__result")

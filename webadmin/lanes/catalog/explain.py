@@ -68,13 +68,11 @@ def _explained(one: WatchedBranch) -> Explanation:
     if under_way is not None:
         job = under_way.job
         if one.failed:
-            after = (
-                "the sensor tries again when the branch has rested, or when an operator requeues the job or compacts it"
-            )
+            after = "the sensor retries after the cooldown, or an operator requeues the job or compacts the branch"
             return Explanation(
                 subject=subject, state=f"its compaction failed (parked: {job})", why=one.failed, next=after
             )
-        state = "being gathered" if job is None else f"{job.state}: {job.name}"
+        state = "job not created yet" if job is None else f"{job.state}: {job.name}"
         return Explanation(subject=subject, state=f"being compacted ({state})", why=under_way.cause)
     last = Compaction.objects.filter(branch_id=one.branch.pk).first()
     before = (
@@ -84,8 +82,8 @@ def _explained(one: WatchedBranch) -> Explanation:
         + (f", {last.ended_because}" if last.ended_because else "")
     )
     following = {
-        True: "the sensor begins a compaction within seconds",
-        False: "a compaction begins when a threshold is reached, or when an operator orders it",
+        True: "the sensor starts a compaction within seconds",
+        False: "a compaction starts when a threshold is reached or an operator requests it",
     }[decision.fires]
-    state = "about to be compacted" if decision.fires else "left as it is"
+    state = "about to be compacted" if decision.fires else "not compacted"
     return Explanation(subject=subject, state=state, why=decision.reason + before, next=following)

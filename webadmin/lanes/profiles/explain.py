@@ -46,8 +46,8 @@ def explain_letters(name: str) -> list[Explanation]:
         Explanation(
             subject=f"Object {letter.ulid}",
             state="a dead letter",
-            why=f"it was written, and could not be registered: {letter.reason or letter.code}",
-            next="a control task tries it again within a minute, and an operator may give it up in the list of them",
+            why=f"it was written but could not be registered: {letter.reason or letter.code}",
+            next="a control task retries it within a minute, and an operator may discard it",
         )
         for letter in letters.order_by("id")
     ]

@@ -93,7 +93,7 @@ def _compared(source: DataSource, before: Policy, after: Policy) -> dict[str, An
     try:
         now, then = preview(source, before), preview(source, after)
     except (SnapshotRefused, TableRefused) as error:
-        return {"notes": [f"Nothing can be planned: {error}"]}
+        return {"notes": [f"Planning failed: {error}"]}
     plan = [{"what": what, "as_it_is": said(now), "with_these_settings": said(then)} for what, said in PLAN_ROWS]
     tasks = sorted(then.forecast.plan.tasks, key=lambda task: -task.priority)[:TASKS_SHOWN]
     shown = [
@@ -119,7 +119,7 @@ PLAN_ROWS: Sequence[tuple[str, Callable[[Preview], object]]] = (
     ("Bytes in", lambda one: show.size_text(one.forecast.bytes_in)),
     ("Bytes out, about", lambda one: show.size_text(one.forecast.bytes_in)),
     ("Cost", lambda one: show.size_text(one.forecast.cost)),
-    ("Worth it, and left alone", lambda one: show.count_text(one.put_off)),
+    ("Worth compacting, not planned", lambda one: show.count_text(one.put_off)),
     ("Rewritten again by the next plan", lambda one: show.count_text(len(one.forecast.again))),
 )
 """Rows of the comparison of two plans: label and value."""
@@ -129,7 +129,7 @@ def _notes(now: Preview, then: Preview, before: Policy, after: Policy) -> list[s
     notes = []
     if then.from_ms is not None:
         notes.append(
-            f"A sample: the newest {show.count_text(then.segments)} segments, from {format_time(then.from_ms)} on. "
+            f"Sample of the newest {show.count_text(then.segments)} segments, from {format_time(then.from_ms)} on. "
             "The rest of the timeline is not counted."
         )
     if (before.granularity, before.time_zone, before.origin_ms) == (
@@ -139,8 +139,8 @@ def _notes(now: Preview, then: Preview, before: Policy, after: Policy) -> list[s
     ):
         more, fewer = len(then.compacted - now.compacted), len(now.compacted - then.compacted)
         notes.append(
-            f"With these settings {show.counted(more, 'chunk')} would be rewritten that would be left alone now, and "
-            f"{show.counted(fewer, 'chunk')} the other way round."
+            f"With these settings {show.counted(more, 'chunk')} would be rewritten in addition, and "
+            f"{show.counted(fewer, 'chunk')} no longer."
         )
     else:
         notes.append("All chunks are analysed again, and waiting tasks are planned again.")
@@ -149,7 +149,7 @@ def _notes(now: Preview, then: Preview, before: Policy, after: Policy) -> list[s
     if then.forecast.segments_out > then.forecast.segments_in:
         notes.append("There would be more segments than now: segments across chunks are cut.")
     if then.forecast.again:
-        notes.append(f"This does not come to rest: {again_words(then)}")
+        notes.append(f"Compaction does not converge: {again_words(then)}")
     if after.bytes_per_day and then.forecast.bytes_in:
         days = -(-then.forecast.bytes_in // after.bytes_per_day)
         notes.append(f"With the daily budget this takes {show.counted(days, 'day')} at best.")
@@ -250,12 +250,12 @@ ALTER_TABLE = OperatorAction(
     name="change-policy",
     operation="alter_table",
     label="Change the policy",
-    about="The preview plans the table as it is and with these settings, and says what each would cost. All chunks are "
+    about="The preview compares plans and costs under the current and the new settings. All chunks are "
     "analysed again after a change.",
     targets=(TABLE,),
     fields=(
         POLICY,
-        YesOrNo("is_paused", "Paused", "Nothing is planned while it is."),
+        YesOrNo("is_paused", "Paused", "Planning is stopped while the table is paused."),
     ),
     apply=_alter,
     permission=MayWriteTables,
@@ -273,7 +273,7 @@ PAUSE_TABLE = replace(
     ALTER_TABLE,
     name="pause-table",
     label="Pause",
-    about="Nothing of a table is planned until it is resumed. Running tasks continue; files can still be registered.",
+    about="Stops planning of a table until it is resumed. Running tasks continue; files can still be registered.",
     fields=(),
     of_rows=lambda rows: [{"table": row, "policy": {}, "is_paused": True} for row in rows],
     fits=lambda row: not row.is_paused,
@@ -283,7 +283,7 @@ RESUME_TABLE = replace(
     PAUSE_TABLE,
     name="resume-table",
     label="Resume",
-    about="Lets a table be planned again.",
+    about="Resumes planning of a table.",
     of_rows=lambda rows: [{"table": row, "policy": {}, "is_paused": False} for row in rows],
     fits=lambda row: row.is_paused,
 )
@@ -291,7 +291,7 @@ OVERRIDE_CHUNKS = OperatorAction(
     name="compact-now",
     operation="override_chunks",
     label="Compact now",
-    about="The tasks of these chunks go first, whatever put the chunks off. It ends by itself when nothing in them is "
+    about="Compacts chunks first, even if deferred. The override ends automatically when no chunk in it is "
     "worth compacting any more.",
     targets=(TABLE, START_MS, END_MS),
     fields=(KIND,),
@@ -318,7 +318,7 @@ END_CHUNK_OVERRIDES = OperatorAction(
     name="end-overrides",
     operation="end_chunk_overrides",
     label="End overrides",
-    about="Ends now and never for these chunks, so that they go by the policy again. One over several chunks ends for "
+    about="Ends overrides of chunks, so that the policy applies again. An override of several chunks ends for "
     "all of them.",
     targets=(TABLE, START_MS, END_MS),
     fields=(replace(KIND, is_required=False, about="now or never; default: both"),),
@@ -350,8 +350,8 @@ RETRY_CHUNKS = OperatorAction(
 RELEASE_FILES = OperatorAction(
     operation="release_files",
     label="Release",
-    about="After files that could not be read are repaired: they are read again, and stay hidden if they still cannot "
-    "be read. One that was never in the timeline is forgotten: register it again.",
+    about="Reads repaired files again. They stay hidden if they still cannot "
+    "be read. A file that was never in the timeline is removed from the list: register it again.",
     targets=(
         TABLE,
         Texts(

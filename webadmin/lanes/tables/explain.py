@@ -45,9 +45,9 @@ def _table(source: DataSource) -> Explanation:
         (now.stuck, "chunk", "stuck"),
     )
     excluded = [f"{count_text(count, unit)} {what}" for count, unit, what in held if count]
-    stuck = f"nothing of it is planned: {source.refusal}" if source.refusal else ""
+    stuck = f"planning is refused: {source.refusal}" if source.refusal else ""
     if source.publish_error:
-        stuck = f"readers see an old state, its manifest cannot be written: {source.publish_error}"
+        stuck = f"readers see an old version, since its manifest cannot be written: {source.publish_error}"
     paused = ["the table"] if source.is_paused else []
     paused += pauses_of(lane=KIND, tenant=source.tenant, level=0, planning=True)
     jobs = Job.objects.filter(id__in=Task.objects.filter(source=source, state=TaskState.OPEN).values("job"))
@@ -75,8 +75,8 @@ def explain_segment(row: Segment) -> Explanation:
         if held is not None:
             return _bad(held)
     following = {
-        SegmentState.REPLACED: "its object goes when the table's deletion delay is over",
-        SegmentState.QUARANTINED: "after it is repaired and released readers see it again",
+        SegmentState.REPLACED: "its object is deleted after the table's deletion delay",
+        SegmentState.QUARANTINED: "readers see it again after it is repaired and released",
         SegmentState.DELETED: "",
     }[SegmentState(row.state)]
     return Explanation(subject=subject, state=row.state, why=row.reason or "readers do not see it", next=following)
@@ -89,7 +89,7 @@ def _bad(row: BadFile) -> Explanation:
         subject=f"File {row.path} of {row.source}",
         state="quarantined",
         why=f"it cannot be read: {row.error_class}{where}: {row.message}",
-        next="after it is repaired and released it is in the table",
+        next="it is added to the table after it is repaired and released",
     )
 
 
@@ -111,14 +111,14 @@ def _why(chunk: Chunk) -> str:
     if not chunk.analysis:
         return "not analysed yet"
     why = chunk.reason or chunk.state
-    return f"{why}; something came or went since" if chunk.is_dirty else why
+    return f"{why}; changed since its analysis" if chunk.is_dirty else why
 
 
 def _next(chunk: Chunk) -> str:
     """Return what would change the state of a chunk."""
     source = chunk.source
     if source.is_paused:
-        return "the table is paused: after it is resumed it is planned"
+        return "the table is paused: it is planned after the table is resumed"
     if source.refusal:
         return f"nothing of the table is planned: {source.refusal}"
     if chunk.is_dirty:
@@ -126,13 +126,13 @@ def _next(chunk: Chunk) -> str:
     if chunk.task is not None:
         return _next_of_task(chunk.task)
     return {
-        ChunkStatus.EMPTY: "registering a file for it",
-        ChunkStatus.STABLE: "a file that comes in or goes",
-        ChunkStatus.UNSTABLE: "the controller makes a task of it within seconds",
+        ChunkStatus.EMPTY: "it is analysed when a file is registered for it",
+        ChunkStatus.STABLE: "it is analysed again when a file is added or removed",
+        ChunkStatus.UNSTABLE: "the controller creates a task within seconds",
         ChunkStatus.DEFERRED: "it is retried by an operator, or a file in it changes"
         if chunk.is_quarantined
         else "it is planned again when fewer tasks wait",
-        ChunkStatus.SKIPPED: "what keeps it out ends, or an operator takes it back",
+        ChunkStatus.SKIPPED: "it is analysed when its exclusion or override ends",
     }[ChunkStatus(chunk.state)]
 
 
@@ -142,12 +142,12 @@ def _next_of_task(task: Task) -> str:
     if task.job.state == JobState.BLOCKED:
         needed = task.needs.filter(needs__state=TaskState.OPEN).select_related("needs").first()
         if needed is not None:
-            return f"{task} starts when {needed.needs} is over, which shares a segment with it"
+            return f"{task} starts when {needed.needs} ends, which shares a segment with it"
         policy = Policy.objects.get(source=task.source_id)
         left = budget_left(policy)
         if left is not None and left <= 0:
-            return f"{task} starts when the day's budget of {size_text(policy.bytes_per_day)} allows it"
-        return f"{task} starts when it fits beside those that run; {task.passed} went before it"
+            return f"{task} starts when the daily budget of {size_text(policy.bytes_per_day)} allows it"
+        return f"{task} starts when the limits allow it beside the running tasks; {task.passed} tasks passed it"
     if task.job.state == JobState.PARKED:
         return f"the job of {task} is parked: {task.job.parked_reason}"
     explanation = explain_job_row(task.job)

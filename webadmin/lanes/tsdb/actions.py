@@ -31,30 +31,30 @@ ULID_LENGTH = 26
 BUCKET_SETTINGS = Group(
     "settings",
     "Settings",
-    "Those that are not given keep their value.",
+    "Omitted settings keep their value.",
     component="BucketSettings",
     fields=(
-        Text("ranges", "Ranges", "Lengths of intervals, each a multiple of the one before.", length_max=100),
+        Text("ranges", "Ranges", "Interval lengths, each a multiple of the previous one.", length_max=100),
         Number(
             "consistency_delay_seconds",
             "Consistency delay",
             "Seconds to wait for late blocks of an interval.",
             high=DAY_S,
         ),
-        Choice("winner", "Winner", "Which of two conflicting samples stays.", choices=WINNERS),
+        Choice("winner", "Winner", "Which of two conflicting samples is kept.", choices=WINNERS),
         Number(
             "partition_series",
             "Series per part",
-            "Larger groups are cut by series, or not planned where parts are not allowed; 0: any size.",
+            "Larger groups are partitioned by series, or not planned if parts are not allowed; 0: unlimited.",
             high=1 << 40,
         ),
-        Number("partition_index_bytes", "Index bytes per part", "The same by the size of indexes.", high=1 << 50),
-        Number("replication", "Replication", "How often the same series come in the smallest range.", low=1, high=100),
+        Number("partition_index_bytes", "Index bytes per part", "The same by index size; 0: unlimited.", high=1 << 50),
+        Number("replication", "Replication", "Copies of each series.", low=1, high=100),
         Switch(
             "readers_know_partitions",
             "Readers know partitions",
-            "Only for a Cortex whose compactor and readers run partitioning compaction: groups may be cut into "
-            "parts. All others delete all parts but one as duplicates.",
+            "Only for Cortex with partitioning compaction in compactor and readers: groups may be divided into "
+            "parts. Other readers delete all parts but one as duplicates.",
         ),
         Number(
             "deletion_delay_seconds",
@@ -65,19 +65,19 @@ BUCKET_SETTINGS = Group(
         Number(
             "partial_age_seconds",
             "Age of unfinished uploads",
-            "Seconds after which they are deleted.",
+            "Seconds after which unfinished uploads are deleted.",
             low=PARTIAL_AGE_SECONDS_MIN,
             high=365 * DAY_S,
         ),
         Text(
             "replica_labels",
             "Replica labels",
-            "By which replicas of a stream differ (Thanos), with commas; results lose them. Fixed once blocks "
+            "Comma-separated labels that distinguish replicas (Thanos); removed from results. Immutable once blocks "
             "were found.",
             length_max=500,
         ),
-        Number("tenant_shard_size", "Workers per tenant", "That are offered its jobs first; 0: all.", high=10_000),
-        Switch("is_paused", "Paused", "Neither scanned nor planned nor cleaned."),
+        Number("tenant_shard_size", "Workers per tenant", "Workers offered the jobs first; 0: all.", high=10_000),
+        Switch("is_paused", "Paused", "No scans, planning or deletions."),
     ),
     is_partial=True,
 )
@@ -134,8 +134,8 @@ ADOPT = OperatorAction(
             length_max=URL_MAX,
             is_required=True,
         ),
-        Choice("layout", "Layout", "Whose compactor is replaced; stop it first.", choices=LAYOUTS, is_required=True),
-        Text("name", "Name", "Empty: made of the URL.", length_max=NAME_MAX),
+        Choice("layout", "Layout", "Stop the compactor of this system first.", choices=LAYOUTS, is_required=True),
+        Text("name", "Name", "Empty: derived from the URL.", length_max=NAME_MAX),
     ),
     fields=(BUCKET_SETTINGS,),
     apply=_adopt,
@@ -145,8 +145,8 @@ ADOPT = OperatorAction(
 CHANGE = OperatorAction(
     operation="change_bucket",
     label="Change settings",
-    about="Its tenants are planned again with these. Existing jobs are unchanged.",
-    targets=(Text("bucket", "Bucket", "Its name.", length_max=NAME_MAX, is_required=True),),
+    about="Changes the settings of a bucket and plans its tenants again. Existing jobs are unchanged.",
+    targets=(Text("bucket", "Bucket", "Name of the bucket.", length_max=NAME_MAX, is_required=True),),
     fields=(BUCKET_SETTINGS,),
     apply=_change,
     outcome=BucketOutcomeSerializer,
@@ -158,10 +158,10 @@ BUCKET_ACTIONS = (replace(ADOPT, fields=()), CHANGE)
 RELEASE = OperatorAction(
     operation="release_sources",
     label="Release",
-    about="Lets blocks be planned again that could not be read, once they are repaired; takes their marks back.",
+    about="Plans repaired blocks again that could not be read, and removes their no-compact marks.",
     targets=(
-        Texts("blocks", "Blocks", "Their ULIDs.", length_max=ULID_LENGTH, count_max=NAMES_MAX),
-        Switch("all", "All of them", "All blocks in quarantine."),
+        Texts("blocks", "Blocks", "ULIDs of blocks.", length_max=ULID_LENGTH, count_max=NAMES_MAX),
+        Switch("all", "All", "All blocks in quarantine."),
     ),
     apply=lambda values, context: release_sources(values["blocks"], everything=values["all"], context=context),
     of_rows=lambda rows: [{"blocks": [row.block.ulid for row in rows], "all": False}],
@@ -170,9 +170,9 @@ RELEASE = OperatorAction(
 WITHDRAW = OperatorAction(
     operation="withdraw_result",
     label="Withdraw result",
-    about="For a result that the bucket refuses for good: its sources are live again and merged again.",
+    about="Withdraws a result that the bucket permanently rejects: its sources are live again and are merged again.",
     targets=(
-        Numbers("groups", "Groups", "Their numbers.", low=1, high=GROUP_ID_MAX, count_max=NAMES_MAX, is_required=True),
+        Numbers("groups", "Groups", "Group numbers.", low=1, high=GROUP_ID_MAX, count_max=NAMES_MAX, is_required=True),
     ),
     apply=lambda values, context: withdraw_groups(values["groups"], context=context),
     of_rows=lambda rows: [{"groups": [row.id for row in rows]}],

@@ -93,20 +93,20 @@ class BucketAdmin(ActionAdmin):
     """Adopted buckets."""
 
     list_display = ("name_cell", "layout", "place", "scanned", "state")
-    about = "Buckets of Prometheus blocks whose compactor we are. Their own compactors must not run beside us."
-    empty_list = "No bucket was adopted yet: manage.py tsdb adopt, or the order above."
+    about = "Buckets of Prometheus blocks that Lithify compacts. No other compactor may run on these buckets."
+    empty_list = "No buckets. Adopt one with manage.py tsdb adopt or the action above."
     operator_actions = BUCKET_ACTIONS
 
     def notices(self, row: Bucket) -> Sequence[Notice]:
         [now] = bucket_statuses([row])
         cut = [Notice(tone=tone, text=text) for tone, text in partition_notices(now.too_large, now.parts)]
         if row.scan_error:
-            return [Notice(tone="bad", text=f"The last scan broke off: {row.scan_error}"), *cut]
+            return [Notice(tone="bad", text=f"The last scan failed: {row.scan_error}"), *cut]
         if row.is_paused:
-            cut.append(Notice(tone="warn", text="It is paused: nothing is scanned or planned."))
+            cut.append(Notice(tone="warn", text="The bucket is paused: no scans or planning."))
         troubled = Folder.objects.filter(bucket=row).exclude(trouble="").order_by("name")
         return cut + [
-            Notice(tone="bad", text=f"The last scan of {name or 'it'} broke off: {trouble}")
+            Notice(tone="bad", text=f"The last scan of {name or 'the bucket'} failed: {trouble}")
             for name, trouble in troubled.values_list("name", "trouble")[:NOTICES_MAX]
         ]
 
@@ -121,7 +121,7 @@ class BucketAdmin(ActionAdmin):
                     ("URL", show.code(row.url)),
                     ("Layout", row.get_layout_display()),
                     ("Last scan", self.scanned(row)),
-                    ("Requests of it", show.count_text(row.scan_requests)),
+                    ("Requests of the last scan", show.count_text(row.scan_requests)),
                     ("Bad blocks", show.count_text(sums["bad"] or 0)),
                     ("Unfinished uploads", show.count_text(sums["partial"] or 0)),
                 ],
@@ -166,7 +166,7 @@ def _tenants_table(rows: Sequence[TenantProgress]) -> Table:
             )
             for each in rows
         ],
-        empty="No tenant was found yet.",
+        empty="No tenants found.",
     )
 
 
@@ -175,7 +175,7 @@ def caught_up(each: TenantProgress) -> SafeString | str:
     state = tenant_state(each)
     if state.word != "compacting":
         return _badge(state)
-    return "nothing tells yet" if each.seconds is None else f"in {show.duration_text(round(each.seconds * 1000))}"
+    return "unknown" if each.seconds is None else f"in {show.duration_text(round(each.seconds * 1000))}"
 
 
 @admin.register(BucketTenant)
@@ -185,9 +185,9 @@ class BucketTenantAdmin(ReadOnlyAdmin):
     list_display = ("name_cell", "bucket_cell", "waiting_cell", "compactions_cell", "planned", "state")
     list_filter = (RefusedFilter,)
     search_fields = ("name",)
-    search_help_text = "A tenant's name"
-    about = "Whose blocks lie in the buckets, how many wait, and how many compactions they need to catch up."
-    empty_list = "No tenant was found: adopt a bucket, and let a control worker scan it."
+    search_help_text = "Tenant name"
+    about = "Tenants of the buckets, with waiting blocks and the compactions needed to catch up."
+    empty_list = "No tenants. Adopt a bucket; a control worker scans it."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[BucketTenant]:
         return BucketTenant.objects.select_related("bucket", "folder").defer("folder__examined")
@@ -200,7 +200,7 @@ class BucketTenantAdmin(ReadOnlyAdmin):
         if not row.refusal:
             return found
         until = f", until {show.moment_text(row.refused_until_ms)} at least" if row.refused_until_ms else ""
-        return [Notice(tone="bad", text=f"Nothing of it is planned{until}: {row.refusal}"), *found]
+        return [Notice(tone="bad", text=f"Planning is refused{until}: {row.refusal}"), *found]
 
     def sections(self, row: BucketTenant) -> Sequence[Section]:
         [now] = tenant_progress(tenant_ids=[row.id])
@@ -238,7 +238,7 @@ class BucketTenantAdmin(ReadOnlyAdmin):
                     )
                     for group in groups
                 ],
-                empty="None was made yet.",
+                empty="No groups.",
             ),
         ]
 
@@ -296,7 +296,7 @@ def _calendar(row: BucketTenant, slots: Sequence[SlotProgress]) -> list[Picture]
             picture=mark_safe(picture),  # noqa: S308  numbers and escaped words
             width=WIDTH,
             legend=legend(),
-            more="The number in a cell is the compactions it still takes; times are UTC.",
+            more="Numbers are remaining compactions; times are UTC.",
         )
     ]
 
@@ -304,7 +304,7 @@ def _calendar(row: BucketTenant, slots: Sequence[SlotProgress]) -> list[Picture]
 def _slots_table(slots: Sequence[SlotProgress]) -> Table:
     open_slots = [slot for slot in slots if slot.state is not SlotState.DONE]
     return Table(
-        title="Intervals with something to do",
+        title="Intervals with remaining work",
         headers=("Interval", "State", "Blocks", "Waiting", "Compactions"),
         rows=[
             (
@@ -325,7 +325,7 @@ def _unrecorded_table(row: BucketTenant) -> list[Table]:
     found = unrecorded_blocks(row.folder_id)
     return [
         Table(
-            title="Blocks that could not be taken in",
+            title="Blocks that could not be added",
             headers=("Block", "State", "Why"),
             rows=[
                 (show.code(each.ulid), show.badge(each.state, "bad" if each.state == "bad" else "warn"), each.why)
@@ -349,7 +349,7 @@ class GroupAdmin(ActionAdmin):
     list_filter = (GroupStateFilter, TenantFilter)
     shortcuts = tuple((state.label.capitalize(), f"state={state.value}") for state in GroupState)
     about = "Blocks of one interval that are merged together. A group is done when all its parts are."
-    empty_list = "No group was made yet."
+    empty_list = "No groups."
     operator_actions = (WITHDRAW,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Group]:
@@ -370,7 +370,7 @@ class GroupAdmin(ActionAdmin):
                     ("Blocks", f"{show.counted(row.block_count, 'block')}, {show.size_text(row.byte_count)}"),
                     ("State", group_state(row)),
                     ("Why", row.cause),
-                    ("Ended because", row.ended_because or show.NOTHING),
+                    ("Reason for end", row.ended_because or show.NOTHING),
                     ("Made", self.made(row)),
                     ("Command", show.command_link(row.command_index)),
                 ],

@@ -53,10 +53,10 @@ class BlockAdmin(ReadOnlyAdmin):
     list_display = ("id_cell", "tenant_cell", "data", "level", "series_cell", "size", "state_cell")
     list_filter = (BlockStateFilter, TenantFilter)
     search_fields = ("ulid__exact",)
-    search_help_text = "A block's whole id"
+    search_help_text = "Complete block id"
     ordering = ("-id",)
-    about = "Every block that a bucket has, and had since it was adopted."
-    empty_list = "No block was found: adopt a bucket, and let a control worker scan it."
+    about = "Blocks of the buckets, including deleted ones since adoption."
+    empty_list = "No blocks. Adopt a bucket; a control worker scans it."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Block]:
         blocks = Block.objects.select_related("tenant__bucket", "tenant__folder", "group", "made_by").defer(
@@ -131,7 +131,7 @@ class BlockQuarantineAdmin(ActionAdmin):
     """Quarantined source blocks."""
 
     list_display = ("block_cell", "error", "since", "state")
-    about = "Blocks that were read alone and could not be: which file, where in it, and why. Other blocks are merged."
+    about = "Blocks that could not be read, with file, offset and error. Other blocks are merged without them."
     empty_list = "No block is quarantined."
     operator_actions = (RELEASE,)
 
@@ -184,10 +184,8 @@ class OutboxStepAdmin(ReadOnlyAdmin):
     list_filter = (OpenFilter, TenantFilter)
     shortcuts = (("Still to be written", "now=open"), ("Written", "now=done"))
     ordering = ("-id",)
-    about = (
-        "What commits have promised to buckets, in order. A step that is refused holds back its tenant's later ones."
-    )
-    empty_list = "Nothing was to be written yet."
+    about = "Writes of committed results to buckets, in order. A rejected write delays later ones of the tenant."
+    empty_list = "No writes."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[OutboxStep]:
         return OutboxStep.objects.select_related("block", "tenant__bucket").defer("block__meta", "block__files")

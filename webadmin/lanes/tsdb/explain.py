@@ -23,11 +23,11 @@ from webadmin.schedule.models import Job
 
 FOUND_MAX = 20
 _NEXT = {
-    PlannedState.GROUPED: "planning it, within seconds, makes a job of its group",
-    PlannedState.TAKEN: "the jobs of its group are what it waits for: explain these",
-    PlannedState.WAITING: "the time or the blocks that it waits for let it be planned",
+    PlannedState.GROUPED: "its group becomes a job within seconds",
+    PlannedState.TAKEN: "it waits for the jobs of its group: explain those",
+    PlannedState.WAITING: "it is planned when the time is reached or the blocks arrive",
     PlannedState.DUPLICATE: "a deletion mark follows",
-    PlannedState.SET_ASIDE: "after the mark is removed, or it is released, it is planned",
+    PlannedState.SET_ASIDE: "it is planned after the mark is removed or it is released",
     PlannedState.FINAL: "",
 }
 
@@ -58,15 +58,15 @@ def explain_block(block: Block) -> Explanation:
         return _planned(subject, block)
     why, following = {
         BlockState.PENDING: (
-            f"{block.made_by} wrote it, and other parts of its group are not done: readers outside do not see it",
+            f"{block.made_by} wrote it, and other parts of its group are not done: it is not visible to readers",
             "the last part of its group makes it visible",
         ),
-        BlockState.SUPERSEDED: (f"{block.reason}, and its deletion mark is still to be written", "the outbox does it"),
+        BlockState.SUPERSEDED: (f"{block.reason}; its deletion mark is still to be written", "the outbox writes it"),
         BlockState.MARKED: (
             f"it has a deletion mark{f', because it was {block.reason}' if block.reason else ''}",
-            "its objects go when the bucket's deletion delay is over",
+            "its objects are deleted after the bucket's deletion delay",
         ),
-        BlockState.GONE: ("its objects are not in the bucket any more", ""),
+        BlockState.GONE: ("its objects are no longer in the bucket", ""),
     }[BlockState(block.state)]
     return Explanation(subject=subject, state=block.state, why=why, next=following)
 
@@ -75,7 +75,7 @@ def _planned(subject: str, block: Block) -> Explanation:
     tenant = block.tenant
     if tenant.refusal:
         return Explanation(
-            subject=subject, state=block.state, why=f"nothing of its tenant is planned: {tenant.refusal}", next=""
+            subject=subject, state=block.state, why=f"planning of its tenant is refused: {tenant.refusal}", next=""
         )
     held = BlockQuarantine.objects.filter(block=block, released_at_ms=None).first()
     if held is not None:
@@ -85,12 +85,12 @@ def _planned(subject: str, block: Block) -> Explanation:
             subject=subject,
             state="quarantined",
             why=f"it cannot be read: {held.error_class}{where}: {held.message}",
-            next="after it is repaired and released it is planned",
+            next="it is planned after it is repaired and released",
         )
     try:
         policy = policy_of(tenant.bucket)
     except PolicyRefused as error:
-        return Explanation(subject=subject, state=block.state, why=str(error), next="setting other ranges")
+        return Explanation(subject=subject, state=block.state, why=str(error), next="set other ranges")
     plan = plan_intervals(tenant.name, read_blocks(tenant), policy, now_ms=dialect.clock_ms(), taken=read_taken(tenant))
     status = plan.statuses[block.ulid]
     if status.state is PlannedState.TAKEN and block.group is not None:
@@ -100,7 +100,8 @@ def _planned(subject: str, block: Block) -> Explanation:
     if status.state in (PlannedState.GROUPED, PlannedState.WAITING):
         if tenant.bucket.is_paused:
             why = f"the bucket {tenant.bucket.name} is paused; {plan.reason(block.ulid)}"
-            return Explanation(subject=subject, state="waiting", why=why, next="after it is resumed it is planned")
+            then = "it is planned after the bucket is resumed"
+            return Explanation(subject=subject, state="waiting", why=why, next=then)
         if paused := pauses_of(lane=KIND, tenant=tenant.name, level=0, planning=True):
             return explain_held_back(subject, paused, plan.reason(block.ulid))
     return Explanation(subject=subject, state=str(status.state), why=plan.reason(block.ulid), next=_NEXT[status.state])

@@ -19,10 +19,10 @@ SEGMENT_TENANT = f"all{show.GAP}(segments)"
 TONES = {
     JobState.WAITING: ("quiet", "planned, held by no worker"),
     JobState.BLOCKED: ("quiet", "planned, waits for other jobs"),
-    JobState.LEASED: ("busy", "held by one worker under one token until its lease ends"),
+    JobState.LEASED: ("busy", "leased to one worker, with a fencing token, until the lease expires"),
     JobState.DONE: ("good", "its results have replaced its sources"),
-    JobState.PARKED: ("bad", "out of the schedule, keeps its blocks"),
-    JobState.DISSOLVED: ("quiet", "given up: its blocks went back to their queue, or into smaller jobs"),
+    JobState.PARKED: ("bad", "not scheduled; keeps its blocks"),
+    JobState.DISSOLVED: ("quiet", "its blocks returned to their queue or to smaller jobs"),
 }
 OUTCOME_TONES = {
     AttemptOutcome.RUNNING: "busy",
@@ -46,7 +46,7 @@ def state_badge(job: Job, now_ms: int) -> SafeString:
 def state_text(job: Job, now_ms: int) -> str:
     """Return the meaning of the state for this job, or why it is parked."""
     if has_expired(job, now_ms):
-        return "its worker fell silent; it goes to the next worker that polls, and counts as failed once more"
+        return "its worker stopped renewing; the next poll reassigns it and counts one more failure"
     return job.parked_reason or TONES[JobState(job.state)][1]
 
 
@@ -76,7 +76,7 @@ def lease_left_text(job: Job, now_ms: int) -> str:
 
 def failures(job: Job) -> SafeString | str:
     """Return the number of failures, coloured if it is not 0."""
-    return show.badge(str(job.failures), "warn", "runs that failed or whose lease ran out") if job.failures else "0"
+    return show.badge(str(job.failures), "warn", "runs that failed or whose lease expired") if job.failures else "0"
 
 
 def progress(job: Job) -> SafeString | str:
@@ -106,8 +106,8 @@ def job_sections(job: Job, now_ms: int) -> list[Section]:
 
 def _commands(job: Job, commands: Sequence[Command]) -> Table:
     return Table(
-        title="Commands that touched it",
-        headers=("Index", "When", "Who", "What became of it"),
+        title="Commands for this job",
+        headers=("Index", "Time", "Actor", "Effect on the job"),
         rows=[
             (
                 show.command_link(command.index),
@@ -117,7 +117,7 @@ def _commands(job: Job, commands: Sequence[Command]) -> Table:
             )
             for command in commands
         ],
-        empty="The log has none of them any more.",
+        empty="The command log no longer contains them.",
     )
 
 
@@ -150,7 +150,7 @@ def _job_facts(job: Job, now_ms: int, walls: WallTimes) -> Facts:
             ("Planned", _age(job.added_at_ms, job.created_command_index, walls)),
             ("Last assigned", _age(job.assigned_at_ms, job.token, walls)),
             ("Finished", _age(job.finished_at_ms, job.finished_command_index, walls)),
-            ("Last run took", show.duration_text(run_ms) if job.finished_at_ms is not None else show.NOTHING),
+            ("Duration of last run", show.duration_text(run_ms) if job.finished_at_ms is not None else show.NOTHING),
         ],
     )
 
@@ -173,7 +173,7 @@ def _attempts(attempts: Sequence[Attempt], now_ms: int, walls: WallTimes) -> Tab
             )
             for attempt in attempts
         ],
-        empty="No worker has had it yet.",
+        empty="Not assigned yet.",
     )
 
 
@@ -205,7 +205,7 @@ def command_table(title: str, commands: Sequence[Command]) -> Table:
     now = timezone.now()
     return Table(
         title=title,
-        headers=("Index", "When", "Kind", "Who", "Change"),
+        headers=("Index", "Time", "Kind", "Actor", "Change"),
         rows=[
             (
                 show.command_link(command.index),
@@ -216,7 +216,7 @@ def command_table(title: str, commands: Sequence[Command]) -> Table:
             )
             for command in commands
         ],
-        empty="The log has none of them any more.",
+        empty="The command log no longer contains them.",
     )
 
 

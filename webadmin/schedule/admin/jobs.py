@@ -43,7 +43,7 @@ class JobStateFilter(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         states = [(state.value, state.value) for state in JobState]
-        return [(TROUBLE, "in trouble: parked, failed once, or lease over"), *states]
+        return [(TROUBLE, "problems: parked, failed or lease expired"), *states]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == TROUBLE:
@@ -109,8 +109,8 @@ class JobAdmin(ActionAdmin):
     )
     list_filter = (JobStateFilter, LevelFilter, TenantNameFilter, ShardFilter, WorkerNameFilter)
     search_fields = ("name",)
-    search_help_text = "A job's whole name"
-    shortcuts = (("In trouble", f"state={TROUBLE}"), *((state.capitalize(), f"state={state}") for state in JobState))
+    search_help_text = "Complete name of a job"
+    shortcuts = (("Problems", f"state={TROUBLE}"), *((state.capitalize(), f"state={state}") for state in JobState))
     about = "Planned work: each job merges blocks of one tenant, shard and level, held by one worker at a time."
     empty_list = "No jobs. They are planned when a worker polls and a queue is ready."
 
@@ -181,7 +181,7 @@ class WorkerAdmin(ReadOnlyAdmin):
     shortcuts = (("Polling", "state=polling"), ("Silent", "state=silent"))
     search_fields = ("name",)
     search_help_text = "Part of a worker's name"
-    about = "Nodes that poll for jobs. A silent one loses its jobs when their leases end; nothing else has to be done."
+    about = "Nodes that poll for jobs. Jobs of a silent node are reassigned when their leases expire."
     empty_list = "No worker has polled yet. Issue a credential with create_worker_credential and start a node."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Worker]:
@@ -196,8 +196,8 @@ class WorkerAdmin(ReadOnlyAdmin):
                     ("State", self.state_cell(row)),
                     ("Last poll", self.last_poll(row)),
                     ("First poll", show.moment_age(row.first_poll_at, _clock_of(row))),
-                    ("Jobs it holds", self.running(row)),
-                    ("Free slots at its last poll", row.capacity),
+                    ("Running jobs", self.running(row)),
+                    ("Free slots at the last poll", row.capacity),
                     ("Build", self.build_cell(row)),
                     ("Credential", self.credential_cell(row)),
                 ],
@@ -208,7 +208,7 @@ class WorkerAdmin(ReadOnlyAdmin):
 
     def _held(self, row: Worker, now_ms: int) -> Table:
         return Table(
-            title="Jobs it holds",
+            title="Running jobs",
             headers=("Job", "Tenant", "Lease", "Progress", "Sources"),
             rows=[
                 (
@@ -220,14 +220,14 @@ class WorkerAdmin(ReadOnlyAdmin):
                 )
                 for job in queries.jobs_of_worker(row, now_ms, RUNS_SHOWN_MAX)
             ],
-            empty="None at the moment.",
+            empty="No running jobs.",
         )
 
     def _attempts(self, row: Worker, now_ms: int) -> Table:
         attempts = queries.attempts_of_worker(row, RUNS_SHOWN_MAX)
         walls = wall_times(attempt.token for attempt in attempts)
         return Table(
-            title="Its last runs",
+            title="Last runs",
             headers=("Job", "Token", "Assigned", "Outcome"),
             rows=[
                 (
@@ -238,7 +238,7 @@ class WorkerAdmin(ReadOnlyAdmin):
                 )
                 for attempt in attempts
             ],
-            empty="It has had no job yet.",
+            empty="No job was assigned yet.",
         )
 
     @display(description="State")
@@ -274,9 +274,9 @@ class CommandAdmin(ReadOnlyAdmin):
     list_display = ("number", "time", "kind_cell", "actor", "change")
     list_filter = (KindFilter,)
     search_fields = ("index",)
-    search_help_text = "An index, which is also the fencing token it gave"
+    search_help_text = "Index of a command, or fencing token of a job"
     about = "Every change of plan, in order. The index of the entry that assigns a job is the job's fencing token."
-    empty_list = "The log is empty: nothing was added or planned yet."
+    empty_list = "The command log is empty: nothing was added or planned yet."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Command]:
         return queries.with_now(Command.objects.all(), queries.command_now_ms())
@@ -298,11 +298,11 @@ class CommandAdmin(ReadOnlyAdmin):
             Facts(
                 title="The command",
                 rows=[
-                    ("Index, and token of what it assigned", row.index),
+                    ("Index (fencing token of assigned jobs)", row.index),
                     ("Command time", f"{show.moment_text(row.command_time_ms)} ({row.command_time_ms % 1000} ms)"),
                     ("Wall time", f"{show.moment_text(show.epoch_ms(row.wall_time))} UTC"),
                     ("Kind", self.kind_cell(row)),
-                    ("Asked by", row.actor),
+                    ("Actor", row.actor),
                     ("Change", self.change(row)),
                     ("Format of the change set", row.format_version),
                 ],
@@ -313,7 +313,7 @@ class CommandAdmin(ReadOnlyAdmin):
 
     def _jobs(self, row: WithAnnotations[Command, NowColumns]) -> Table:
         return Table(
-            title="Jobs in it",
+            title="Jobs",
             headers=("Job", "State now", "Token now"),
             rows=[
                 (
@@ -323,7 +323,7 @@ class CommandAdmin(ReadOnlyAdmin):
                 )
                 for name, job in queries.jobs_in_command(row).items()
             ],
-            empty="It names no job.",
+            empty="The command concerns no job.",
         )
 
     @display(description="Index")

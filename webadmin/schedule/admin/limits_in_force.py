@@ -20,10 +20,10 @@ from webadmin.schedule.operation_models import LimitChange
 from webadmin.schedule.queries import LIMIT_COLUMNS
 
 MEANINGS = {
-    LimitName.FAILURES_MAX: "Failures until a job is parked",
-    LimitName.QUEUE_MAX: "Jobs not done at most",
-    LimitName.LEASE_SECONDS: "Lease: how long a worker may be silent",
-    LimitName.CLEANUP_DELAY_SECONDS: "From replacement to deletion of an object",
+    LimitName.FAILURES_MAX: "Maximum failures per job",
+    LimitName.QUEUE_MAX: "Maximum live jobs",
+    LimitName.LEASE_SECONDS: "Lease duration",
+    LimitName.CLEANUP_DELAY_SECONDS: "Delay between replacement and deletion of an object",
     LimitName.TASK_MEMORY_BYTES: "Memory of one Spark task",
 }
 
@@ -34,7 +34,7 @@ class LimitsAdmin(ReadOnlyAdmin):
 
     list_display = ("__str__", "lease", "failures_max", "queue", "memory", "delay")
     about = (
-        "Bounds of the whole schedule by default; open the row to see what is in force. "
+        "Default limits of the schedule; open the row for the values in force. "
         "Limits of single lanes, tenants and jobs are among those set at run time."
     )
 
@@ -46,8 +46,8 @@ class LimitsAdmin(ReadOnlyAdmin):
         in_force = queries.global_limits_in_force(time.now_ms)
         return [
             Table(
-                title="In force for everything",
-                headers=("Limit", "In force", "Holds", "Set by", "Otherwise", "Action"),
+                title="Global limits in force",
+                headers=("Limit", "Value", "Valid until", "Set by", "Default", "Action"),
                 rows=[self._limit(row, LimitName(name), in_force.get(name), time) for name in LIMIT_COLUMNS],
                 more="Caps, weights and limits of single lanes, tenants and jobs are among those set at run time.",
             ),
@@ -67,7 +67,7 @@ class LimitsAdmin(ReadOnlyAdmin):
     def lease(self, row: Limits) -> str:
         return show.duration_text(row.lease_seconds * 1000)
 
-    @display(description="Jobs at most")
+    @display(description="Maximum jobs")
     def queue(self, row: Limits) -> str:
         return limit_value(LimitName.QUEUE_MAX, row.queue_max)
 

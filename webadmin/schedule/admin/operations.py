@@ -58,7 +58,7 @@ def until_cell(valid_until_ms: int | None, ended_at_ms: int | None, *, now_ms: i
         return show.badge("until further notice", "busy")
     left_ms = valid_until_ms - now_ms
     if left_ms <= 0:
-        return show.badge("ran out", "quiet", f"about {show.moment_text(valid_until_ms + lag_ms)} UTC")
+        return show.badge("expired", "quiet", f"about {show.moment_text(valid_until_ms + lag_ms)} UTC")
     until = f"until {show.moment_text(valid_until_ms + lag_ms)} UTC"
     return show.badge(f"{show.duration_text(left_ms)} left", "busy", until)
 
@@ -82,10 +82,10 @@ class LimitChangeAdmin(ActionAdmin):
     list_filter = (InForceFilter,)
     shortcuts = (("In force", "now=in_force"), ("Over", "now=over"))
     about = (
-        "Every limit that was set at run time, for whom, by whom and why. The narrowest scope wins; what runs out "
-        "uncovers what held before. Where nothing is set the Limits page says what holds."
+        "Limits set at run time, with scope, actor and reason. The narrowest scope applies; when a limit expires, the "
+        "previous value applies again. Defaults are on the Limits page."
     )
-    empty_list = "No limit was ever changed: those of the Limits page hold."
+    empty_list = "No limits set at run time: the defaults on the Limits page apply."
     operator_actions = (actions.SET_LIMIT,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[LimitChange]:
@@ -97,7 +97,7 @@ class LimitChangeAdmin(ActionAdmin):
     def sections(self, row: LimitChange) -> Sequence[Section]:
         return [
             Facts(
-                title="The limit",
+                title="Limit",
                 rows=[
                     ("Limit", row.name),
                     ("For", self.scope(row)),
@@ -126,7 +126,7 @@ class LimitChangeAdmin(ActionAdmin):
     @display(description="Holds")
     def until(self, row: WithAnnotations[LimitChange, WallTimeColumns]) -> SafeString | str:
         if row.is_superseded:
-            return show.badge("replaced", "quiet", "a later value for the same scope holds instead")
+            return show.badge("replaced", "quiet", "replaced by a later value for the same scope")
         return until_cell(row.valid_until_ms, None, now_ms=row.now_ms, wall_ms=row.wall_ms)
 
     @display(description="Set by")
@@ -145,8 +145,8 @@ class PauseAdmin(ActionAdmin):
     list_display = ("scope", "mode_cell", "until", "who", "why_cell")
     list_filter = (InForceFilter,)
     shortcuts = (("In force", "now=in_force"), ("Over", "now=over"))
-    about = "Parts of the schedule that operators hold still. Running jobs are never touched; data still arrives."
-    empty_list = "Nothing was ever paused."
+    about = "Scopes in which planning and assignment are stopped. Running jobs continue; data is accepted."
+    empty_list = "No pauses."
     operator_actions = (actions.PAUSE, actions.RESUME)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Pause]:
@@ -158,7 +158,7 @@ class PauseAdmin(ActionAdmin):
     def sections(self, row: WithAnnotations[Pause, WallTimeColumns]) -> Sequence[Section]:
         return [
             Facts(
-                title="The pause",
+                title="Pause",
                 rows=[
                     ("What", str(row)),
                     ("How", self.mode_cell(row)),
@@ -178,7 +178,7 @@ class PauseAdmin(ActionAdmin):
 
     @display(description="How")
     def mode_cell(self, row: Pause) -> SafeString:
-        meaning = "nothing planned or assigned" if row.mode == "pause" else "nothing planned, scheduled jobs are done"
+        meaning = "nothing planned or assigned" if row.mode == "pause" else "nothing planned, planned jobs run"
         return show.badge(row.mode, "warn", meaning)
 
     @display(description="Holds")
@@ -202,8 +202,8 @@ class IsolationStopAdmin(ActionAdmin):
     shortcuts = (("Open", "ended_at_ms__isnull=1"), ("Decided", "ended_at_ms__isnull=0"))
     about = (
         "Quarantine stops when over a fifth of the recent sources of a place (a table, a tenant of a bucket, the "
-        "whole index) fail alone, cannot be read or are missing: then the store is suspected, not the sources. "
-        "Nothing more is quarantined there until an operator decides."
+        "whole index) fail alone, cannot be read or are missing, because the object store is then the likely cause. "
+        "No further source of the place is quarantined until an operator decides."
     )
     empty_list = "Quarantine was never stopped."
     operator_actions = (actions.DECIDE,)
@@ -220,7 +220,7 @@ class IsolationStopAdmin(ActionAdmin):
     def sections(self, row: WithAnnotations[IsolationStop, WallTimeColumns]) -> Sequence[Section]:
         return [
             Facts(
-                title="The stop",
+                title="Stop",
                 rows=[
                     ("State", self.state_cell(row)),
                     ("Reason", row.reason),

@@ -379,7 +379,7 @@ def test_the_log_replays_and_the_job_is_explained(compactor: Compactor) -> None:
     assert explain_name("acme/repo/main")
     assert explain_branch("acme/repo/none") == explain_branch("nonsense") == []
     compactor.finish()
-    assert explain_branch("acme/repo/main")[0].state == "left as it is"
+    assert explain_branch("acme/repo/main")[0].state == "not compacted"
 
 
 def test_empty_tokens_are_dropped_without_a_job(compactor: Compactor) -> None:

@@ -76,8 +76,8 @@ RETRY_LETTERS = OperatorAction(
     name="retry",
     operation="retry_letters",
     label="Recover now",
-    about="Registers these letters' blocks now instead of with the next sweep. The preview reads each letter and "
-    "says what would become of it.",
+    about="Registers the blocks of dead letters now instead of in the next sweep. The preview reads each letter and "
+    "shows the outcome.",
     targets=(LETTERS,),
     apply=_retry,
     of_rows=_keys,
@@ -87,8 +87,8 @@ DISCARD_LETTERS = OperatorAction(
     name="discard",
     operation="discard_letters",
     label="Discard",
-    about="Gives letters up: they are not retried, and the blocks they describe stay out of the index. "
-    "The blocks' own objects are not touched.",
+    about="Discards dead letters: they are not retried, and their blocks are not added to the index. "
+    "The objects of the blocks are not deleted.",
     targets=(LETTERS,),
     apply=_discard,
     of_rows=_keys,
@@ -97,12 +97,12 @@ DISCARD_LETTERS = OperatorAction(
 RELEASE = OperatorAction(
     operation="release",
     label="Release",
-    about="Lets quarantined blocks be tried again, each in its own job. What was held against them counts no more.",
+    about="Retries quarantined blocks, each in a separate job. Their failures are reset.",
     targets=(
         Texts("blocks", "Blocks", "ULIDs of blocks.", length_max=ULID_LENGTH, count_max=NAMES_MAX),
-        Switch("all", "All of them", "All blocks in quarantine."),
+        Switch("all", "All", "All blocks in quarantine."),
     ),
-    fields=(Switch("newer_build_only", "On a newer build only", "Newer than every build that failed on them."),),
+    fields=(Switch("newer_build_only", "On a newer build only", "Only builds newer than every build that failed."),),
     apply=lambda values, context: release(
         values["blocks"], everything=values["all"], newer_build_only=values["newer_build_only"], context=context
     ),

@@ -38,8 +38,8 @@ class DeleteReportSerializer(ReportSerializer):
     kept = serializers.ListField(child=serializers.CharField(), required=False, help_text="what is not touched")
 
 
-TENANT = Text("tenant", "Tenant", "Whose data.", length_max=TENANT_NAME_MAX, is_required=True)
-RULE_TENANT = replace(TENANT, about="Empty: everybody that has no rule of their own.", is_required=False)
+TENANT = Text("tenant", "Tenant", "Owner of the data.", length_max=TENANT_NAME_MAX, is_required=True)
+RULE_TENANT = replace(TENANT, about="Empty: all tenants without their own rule.", is_required=False)
 LIFT = Switch("lift", "Lift", "End the hold instead of placing one.")
 
 
@@ -49,12 +49,12 @@ def _rule_described(rules: Sequence[RuleOutcome], is_dry_run: bool) -> dict[str,
 
 def _removed(rules: Sequence[RuleOutcome], is_dry_run: bool) -> dict[str, Any]:
     notes = [note for rule in rules for note in _effect(rule)] if is_dry_run else []
-    return {"changed": [rule.tenant or "everybody" for rule in rules], "notes": notes}
+    return {"changed": [rule.tenant or "all tenants" for rule in rules], "notes": notes}
 
 
 def _rule_facts(rule: RuleOutcome) -> dict[str, Any]:
     return {
-        "tenant": rule.tenant or "everybody without a rule of their own",
+        "tenant": rule.tenant or "all tenants without their own rule",
         "before": _days(rule.tenant, rule.before),
         "after": _days(rule.tenant, rule.after),
         "changed": rule.before != rule.after,
@@ -63,8 +63,8 @@ def _rule_facts(rule: RuleOutcome) -> dict[str, Any]:
 
 def _days(tenant: str, keep_days: int | None) -> str:
     if keep_days is None:
-        return "no rule: as everybody's" if tenant else "no rule: 31 days"
-    return counted(keep_days, "day") if keep_days else "for ever"
+        return "rule for all tenants" if tenant else "no rule: 31 days"
+    return counted(keep_days, "day") if keep_days else "indefinitely"
 
 
 def _effect(rule: RuleOutcome) -> list[str]:
@@ -79,8 +79,8 @@ def _effect(rule: RuleOutcome) -> list[str]:
         then = replace(now, tenants=tenants | own)
     dry = ActionContext(actor="", is_dry_run=True)
     return [
-        f"As it is, the next run drops {_amount(apply_retention(context=dry, policy=now))}.",
-        f"With this rule it would drop {_amount(apply_retention(context=dry, policy=then))}.",
+        f"Under the current rule the next run drops {_amount(apply_retention(context=dry, policy=now))}.",
+        f"Under the new rule it would drop {_amount(apply_retention(context=dry, policy=then))}.",
     ]
 
 
@@ -96,10 +96,10 @@ def _change_hold(values: Values, context: ActionContext) -> dict[str, Any]:
     tenant, lift = values["tenant"], values.get("lift", False)
     if lift:
         changed = lift_hold(tenant=tenant, at=timezone.now(), context=context)
-        note = "Retention continues with its next run: what is too old by then is dropped."
+        note = "Retention resumes with its next run and drops expired data."
     else:
         changed = place_hold(tenant=tenant, context=context)
-        note = "While it lasts neither retention nor a delete request removes anything of the tenant."
+        note = "During the hold neither retention nor delete requests remove data of the tenant."
     notes = [note] if context.is_dry_run and changed else []
     return {"tenant": tenant, "changed": changed, "dry_run": context.is_dry_run, "notes": notes}
 
@@ -116,7 +116,7 @@ def _deletion_described(outcomes: Sequence[DeleteOutcome], is_dry_run: bool) -> 
         return facts | {"command": outcome.command_index}
     notes = [
         "Queries stop showing this data immediately. This cannot be undone.",
-        "Counted are datasets that hold such data, or could: a series is looked for when an object is rewritten.",
+        "Counts include datasets that may hold such data: series are searched only when an object is rewritten.",
     ]
     return facts | {"notes": [*notes, *outcome.kept]}
 
@@ -124,13 +124,13 @@ def _deletion_described(outcomes: Sequence[DeleteOutcome], is_dry_run: bool) -> 
 SET_RETENTION = OperatorAction(
     operation="set_retention",
     label="Set retention",
-    about="Data of the tenant is dropped when all of a block is older than that. The preview says what would go now.",
+    about="Drops blocks whose data is entirely older than the limit. The preview shows what would be dropped now.",
     targets=(RULE_TENANT,),
     fields=(
         Number(
             "keep_days",
             "Days",
-            "0 keeps it for ever. Empty takes the tenant's rule back.",
+            "0: keep indefinitely. Empty: remove the tenant's rule.",
             high=KEEP_DAYS_MAX,
             is_required=True,
             is_nullable=True,
@@ -144,7 +144,7 @@ REMOVE_RETENTION = replace(
     SET_RETENTION,
     name="remove",
     label="Remove the rule",
-    about="The tenant's data is kept as long as everybody's; everybody's for 31 days.",
+    about="Removes a rule. The rule for all tenants then applies; without that, data is kept for 31 days.",
     fields=(),
     of_rows=lambda rows: [{"tenant": row.tenant, "keep_days": None} for row in rows],
     describe=_removed,
@@ -153,7 +153,7 @@ APPLY_RETENTION = OperatorAction(
     name="run-retention",
     operation="apply_retention",
     label="Run retention now",
-    about="Drops what is too old by the rules, instead of waiting for the next run. The preview lists it.",
+    about="Drops expired data now instead of with the next run. The preview lists it.",
     apply=lambda values, context: apply_retention(context=context),
     outcome=ReportSerializer,
 )
@@ -161,8 +161,8 @@ CHANGE_HOLD = OperatorAction(
     name="place-hold",
     operation="change_hold",
     label="Place a hold",
-    about="Keeps all data of a tenant, whatever retention says. Not while data of it is being deleted on request.",
-    targets=(replace(TENANT, about="Nothing of this tenant is removed while the hold lasts."),),
+    about="Keeps all data of a tenant regardless of retention. Not allowed during a delete request.",
+    targets=(replace(TENANT, about="No data of this tenant is removed during the hold."),),
     fields=(LIFT,),
     apply=_change_hold,
     outcome=ReportSerializer,
@@ -173,7 +173,7 @@ LIFT_HOLD = replace(
     CHANGE_HOLD,
     name="lift-hold",
     label="Lift the hold",
-    about="Lets retention and delete requests remove data of the tenant again.",
+    about="Ends the hold: retention and delete requests remove data of the tenant again.",
     fields=(),
     of_rows=lambda rows: [{"tenant": row.tenant, "lift": True} for row in rows],
     fits=lambda row: row.ended_at is None,
@@ -182,12 +182,12 @@ LIFT_HOLD = replace(
 REQUEST_DELETION = OperatorAction(
     operation="request_deletion",
     label="Delete data",
-    about="Hides profiles of a tenant from queries at once, and has them rewritten out of every object by a deadline. "
-    "Its tables, Prometheus blocks and repositories of the catalog are not touched: the preview names them.",
+    about="Hides profiles of a tenant from queries immediately and removes them from all objects by a deadline. "
+    "Tables, Prometheus blocks and catalog repositories of the tenant are not changed: the preview names them.",
     targets=(
         TENANT,
         Text("service", "Service", "Empty: every service.", length_max=SERVICE_MAX),
-        Text("selector", "Series", 'For example {pod="a-1"}. Empty: all of them.', length_max=SELECTOR_MAX),
+        Text("selector", "Series", 'For example {pod="a-1"}. Empty: all series.', length_max=SELECTOR_MAX),
         MomentMs("from_ms", "From", "Time of the data in UTC, included. Empty: without bound.", input_name="from_time"),
         MomentMs(
             "until_ms", "Until", "Time of the data in UTC, not included. Empty: without bound.", input_name="until_time"
@@ -196,8 +196,8 @@ REQUEST_DELETION = OperatorAction(
     fields=(
         Number(
             "deadline_hours",
-            "Deadline in hours",
-            "By then no object holds the data any more; queries do not show it from now on.",
+            "Deadline (hours)",
+            "Time by which no object contains the data. Queries hide it immediately.",
             low=1,
             high=DEADLINE_HOURS_MAX,
             default=DEADLINE_HOURS,

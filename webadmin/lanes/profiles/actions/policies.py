@@ -31,14 +31,14 @@ def number_words(name: str) -> str:
 
 
 TENANT = Text(
-    "tenant", "Tenant", "Empty: everybody without a policy of their own, and segments.", length_max=TENANT_NAME_MAX
+    "tenant", "Tenant", "Empty: all tenants without their own policy, and segments.", length_max=TENANT_NAME_MAX
 )
 LEVEL = Number("level", "Level", "0 is segments.", high=LEVEL_MAX, is_required=True)
-LANE = Text("lane", "Lane", "Which kind of work.", length_max=LANE_MAX, default=KIND)
+LANE = Text("lane", "Lane", "Name of the lane.", length_max=LANE_MAX, default=KIND)
 NUMBERS = Group(
     "numbers",
     "Numbers",
-    "The numbers of a policy; those that are not given keep their value. null takes a tenant's own policy back.",
+    "Omitted values are unchanged; null removes the policy of a tenant.",
     component="PolicyNumbers",
     fields=tuple(
         Number(
@@ -87,8 +87,8 @@ def _numbers(outcome: PolicyOutcome) -> list[dict[str, Any]]:
     return [
         {
             "number": number_words(name).capitalize(),
-            "before": before.get(name, "as everybody's"),
-            "after": after.get(name, "as everybody's"),
+            "before": before.get(name, "value for all tenants"),
+            "after": after.get(name, "value for all tenants"),
         }
         for name in POLICY_RULES
         if before.get(name) != after.get(name)
@@ -97,12 +97,12 @@ def _numbers(outcome: PolicyOutcome) -> list[dict[str, Any]]:
 
 def _notes(outcome: PolicyOutcome) -> list[str]:
     if outcome.before == outcome.after:
-        return ["Nothing changes: these numbers hold already."]
+        return ["No changes: the policy already has these values."]
     wait = "waits" if outcome.blocks == 1 else "wait"
     return [
         f"{counted(outcome.blocks, 'block')} in {counted(outcome.queues, 'queue')} {wait} under this policy.",
-        f"A poll that could take {PREVIEW_JOBS} jobs would plan {_amount(outcome.jobs_before)} of them now as it is, "
-        f"and {_amount(outcome.jobs_after)} with these numbers.",
+        f"A poll that could take {PREVIEW_JOBS} jobs would now plan {_amount(outcome.jobs_before)} "
+        f"under the current policy and {_amount(outcome.jobs_after)} under the new one.",
     ]
 
 
@@ -128,7 +128,7 @@ SET_POLICY = OperatorAction(
     name="set",
     operation="change_level_policy",
     label="Set a policy",
-    about="For one tenant or everybody on one level. A tenant's first policy starts from everybody's numbers.",
+    about="Sets the policy of a level for one or all tenants. A new policy of a tenant starts with the values for all.",
     targets=(TENANT, LEVEL, LANE),
     fields=(NUMBERS,),
     apply=lambda values, context: change_level_policy(
@@ -141,7 +141,7 @@ CHANGE_POLICY = replace(
     SET_POLICY,
     name="change",
     label="Change",
-    about="Other numbers for the chosen policies, from the next poll on. Those left empty keep their value.",
+    about="Changes the selected policies from the next poll on. Empty fields keep their value.",
     of_rows=_places,
     initial=lambda rows: policy_numbers(rows[0]) if len(rows) == 1 else {},
 )
@@ -149,7 +149,7 @@ REMOVE_POLICY = replace(
     SET_POLICY,
     name="remove",
     label="Use the default",
-    about="Takes a tenant's own policy back, so that everybody's holds for it again.",
+    about="Removes the policy of a tenant; the policy for all tenants then applies.",
     fields=(),
     of_rows=lambda rows: [{**place, "numbers": None} for place in _places(rows)],
     fits=lambda row: row.tenant != "",

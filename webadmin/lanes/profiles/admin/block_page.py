@@ -25,10 +25,10 @@ TONES = {
     BlockState.QUEUED: ("quiet", "waits in the queue of its tenant, shard and level"),
     BlockState.OWNED: ("busy", "is a source of a job"),
     BlockState.PARKED: ("bad", "is excluded from compaction and still read by queries"),
-    BlockState.FINAL: ("good", "is of the highest level: nothing left to do"),
+    BlockState.FINAL: ("good", "is of the highest level and is not compacted further"),
     BlockState.REPLACED: ("quiet", "was merged; its results are read instead of it"),
     BlockState.DROPPED: ("quiet", "was past retention, or deleted on request"),
-    BlockState.DELETED: ("quiet", "left the index, and its object is deleted"),
+    BlockState.DELETED: ("quiet", "was removed from the index, and its object is deleted"),
 }
 
 
@@ -84,7 +84,7 @@ def blocks_of_job_tables(job_id: int, source_count: int, now_ms: int) -> list[Se
             f"Sources ({show.count_text(source_count)})",
             sources,
             now_ms=now_ms,
-            empty="Its source blocks are not in the index any more.",
+            empty="The index no longer contains its source blocks.",
             more=f"{show.counted(missing, 'more source')} not shown." if sources and missing > 0 else "",
         ),
         block_table(
@@ -109,9 +109,9 @@ def queue_table(queue: LevelQueue, now_ms: int) -> Table:
     """Return a table of the oldest blocks of a queue."""
     blocks = queries.oldest_in_queue(queue.pk, BLOCKS_SHOWN_MAX)
     missing = queue.block_count - len(blocks)
-    everything = show.link(show.list_address(Block, queue__id__exact=queue.pk), "All of them")
+    everything = show.link(show.list_address(Block, queue__id__exact=queue.pk), "All blocks")
     return block_table(
-        "Its oldest blocks",
+        "Oldest blocks",
         blocks,
         now_ms=now_ms,
         empty="The queue is empty.",
@@ -133,7 +133,7 @@ def _facts(block: Block, now_ms: int) -> Facts:
     crc32c = show.NOTHING if block.crc32c is None else show.code(f"{block.crc32c:08x}")
     removed = block.removed_command_index
     return Facts(
-        title="The object",
+        title="Object",
         rows=[
             ("State", show.note(state_badge(block), _meaning(block))),
             ("Job", _job(block)),
@@ -144,7 +144,7 @@ def _facts(block: Block, now_ms: int) -> Facts:
             ("Size", show.hint(show.size_text(block.size_bytes), f"{block.size_bytes} bytes")),
             ("CRC-32C", crc32c),
             ("Data from, to", show.time_range(block.min_time_ms, block.max_time_ms)),
-            ("Made (time in its id)", f"{show.moment_text(block.created_at_ms)} UTC"),
+            ("Created (time in the id)", f"{show.moment_text(block.created_at_ms)} UTC"),
             ("Arrived", show.age(block.arrived_at_ms, now_ms, clock=show.COMMAND_TIME)),
             ("Added by command", show.command_link(block.added_command_index)),
             ("Removed by command", show.NOTHING if removed is None else show.command_link(removed)),
@@ -155,17 +155,17 @@ def _facts(block: Block, now_ms: int) -> Facts:
 def _job(block: Block) -> SafeString | str:
     if block.owner_job is None:
         return show.NOTHING
-    done = "holds it" if block.state == BlockState.OWNED else "merged it"
+    done = "merges it" if block.state == BlockState.OWNED else "merged it"
     return show.note(show.row_link(block.owner_job, show.code(block.owner_job.name)), done)
 
 
 def _lineage(block: Block) -> Lineage:
-    no_sources = "A segment: written by a writer, made from no other block."
+    no_sources = "None: segments are written by segment writers."
     if block.level:
-        no_sources = "Its sources are not in the index: it was imported, or they were forgotten."
+        no_sources = "The sources are not in the index: the block was imported, or their rows were deleted."
     no_results = "Not merged yet."
     if block.state == BlockState.FINAL:
-        no_results = "Of the highest level: it stays as it is."
+        no_results = "None: the block is of the highest level."
     return Lineage(
         title="Lineage",
         sources=_branch(queries.ancestry(block)),

@@ -38,10 +38,10 @@ class RetentionRuleAdmin(ActionAdmin):
     list_display = ("tenant_cell", "keep", "before", "who", "why")
     list_filter = (TenantNameFilter,)
     about = (
-        "For how long after its end data of a tenant is kept. Who has no rule follows everybody's; without that, data "
-        "is kept for 31 days. What is too old is dropped before planning, and by a control task every few minutes."
+        "How long data of a tenant is kept after its end time. Tenants without a rule have the rule for all "
+        "tenants; its default is 31 days. Expired data is dropped before planning and every few minutes."
     )
-    empty_list = "No rule: everybody's data is kept for 31 days."
+    empty_list = "No rules: data of all tenants is kept for 31 days."
     operator_actions = RETENTION_ACTIONS
 
     def heading(self, row: RetentionRule) -> str:
@@ -50,11 +50,11 @@ class RetentionRuleAdmin(ActionAdmin):
     def sections(self, row: RetentionRule) -> Sequence[Section]:
         return [
             Facts(
-                title="The rule",
+                title="Rule",
                 rows=[
                     ("Tenant", page.whose(row.tenant)),
                     ("Data is kept for", self.keep(row)),
-                    ("Goes now", self.before(row)),
+                    ("Expired: data before (UTC)", self.before(row)),
                     ("Set by", self.who(row)),
                     ("Why", row.why or show.NOTHING),
                 ],
@@ -68,9 +68,9 @@ class RetentionRuleAdmin(ActionAdmin):
 
     @display(description="Kept for")
     def keep(self, row: RetentionRule) -> str:
-        return show.counted(row.keep_days, "day") if row.keep_days else "ever"
+        return show.counted(row.keep_days, "day") if row.keep_days else "indefinitely"
 
-    @display(description="Goes now: data before (UTC)")
+    @display(description="Expired: data before (UTC)")
     def before(self, row: RetentionRule) -> str:
         if not row.keep_days:
             return "none"
@@ -102,8 +102,8 @@ class LegalHoldAdmin(ActionAdmin):
     list_display = ("tenant", "state", "since", "who", "why")
     list_filter = (ActiveFilter, TenantNameFilter)
     shortcuts = (("Lasting", "now=lasts"), ("Over", "now=over"))
-    about = "While a hold lasts, nothing of its tenant is removed, neither by retention nor by request."
-    empty_list = "No holds: retention and delete requests apply to everybody."
+    about = "A hold prevents removal of a tenant's data by retention and delete requests."
+    empty_list = "No holds: retention and delete requests apply to all tenants."
     operator_actions = HOLD_ACTIONS
 
     def heading(self, row: LegalHold) -> str:
@@ -112,7 +112,7 @@ class LegalHoldAdmin(ActionAdmin):
     def sections(self, row: LegalHold) -> Sequence[Section]:
         return [
             Facts(
-                title="The hold",
+                title="Hold",
                 rows=[
                     ("Tenant", row.tenant),
                     ("State", self.state(row)),
@@ -128,7 +128,7 @@ class LegalHoldAdmin(ActionAdmin):
     @display(description="State")
     def state(self, row: LegalHold) -> SafeString:
         if row.ended_at is None:
-            return show.badge("lasts", "warn", "nothing of the tenant is removed")
+            return show.badge("active", "warn", "no data of the tenant is removed")
         return show.badge("lifted", "quiet", f"by {row.ended_by}")
 
     @display(description="Placed")
@@ -162,8 +162,8 @@ class DeleteRequestAdmin(ActionAdmin):
     list_filter = (RequestStateFilter, TenantRowFilter)
     shortcuts = (("Under way", "state=hidden"), ("Late", "state=late"), ("Done", "state=done"))
     about = (
-        "Data that was asked to be deleted. Queries stop showing it at once; by the deadline no object holds it any "
-        "more, and a certificate says so."
+        "Requests to delete data. Queries hide the data immediately; by the deadline no object contains it, "
+        "and a certificate is issued."
     )
     empty_list = "No delete requests."
     operator_actions = (REQUEST_DELETION,)
@@ -200,11 +200,11 @@ class DeleteRequestAdmin(ActionAdmin):
         progress = queries.request_progress(row)
         return [
             Facts(
-                title="What was asked",
+                title="Request",
                 rows=[
                     ("Tenant", show.row_link(row.tenant)),
                     ("Service", row.service or "every service"),
-                    ("Series", show.code(row.selector) if row.selector else "all of them"),
+                    ("Series", show.code(row.selector) if row.selector else "all series"),
                     ("Time of the data", page.query_times(row)),
                     ("Accepted before command", show.command_link(row.command_index)),
                     ("Asked", show.age(row.requested_at_ms, row.now_ms, clock=show.COMMAND_TIME)),
@@ -220,7 +220,7 @@ class DeleteRequestAdmin(ActionAdmin):
     def _certificates(self, row: DeleteRequest) -> Table:
         return Table(
             title="Certificates",
-            headers=("Issued", "By command", "In time", "What it says", "File"),
+            headers=("Issued", "By command", "In time", "Statement", "File"),
             rows=[
                 (
                     f"{show.moment_text(one.issued_at_ms)} command time",
@@ -233,7 +233,7 @@ class DeleteRequestAdmin(ActionAdmin):
                 )
                 for one in row.certificates.all()
             ],
-            empty="None yet: it is issued when no object holds the data any more.",
+            empty="Not issued yet: it is issued when no object contains the data.",
         )
 
     @display(description="Data of")
@@ -248,10 +248,10 @@ class DeleteRequestAdmin(ActionAdmin):
     def deadline(self, row: WithAnnotations[DeleteRequest, NowColumns]) -> SafeString | str:
         return page.deadline(row, row.now_ms)
 
-    @display(description="Hid when asked")
+    @display(description="Initially hidden")
     def hidden(self, row: DeleteRequest) -> SafeString:
         return show.note(show.counted(row.hidden_blocks, "block"), show.counted(row.hidden_datasets, "dataset"))
 
-    @display(description="Asked by")
+    @display(description="Requested by")
     def who(self, row: WithAnnotations[DeleteRequest, NowColumns]) -> SafeString:
         return show.note(row.actor, f"{show.duration_text(max(0, row.now_ms - row.requested_at_ms))} ago")

@@ -20,7 +20,7 @@ CHANGES_SHOWN = 20
 
 def whose(tenant: str) -> str:
     """Return the owner of a rule as text."""
-    return tenant or "everybody without a rule of their own"
+    return tenant or "all tenants without their own rule"
 
 
 def is_late(request: DeleteRequest, now_ms: int) -> bool:
@@ -31,7 +31,7 @@ def is_late(request: DeleteRequest, now_ms: int) -> bool:
 def request_badge(request: DeleteRequest, now_ms: int) -> SafeString:
     """Return a badge with the state of a request."""
     if request.state == DeleteState.DONE:
-        return show.badge("done", "good", "no object of the index holds the data any more")
+        return show.badge("done", "good", "no indexed object contains the data")
     if is_late(request, now_ms):
         return show.badge("late", "bad", "hidden from queries, but objects hold the data past the deadline")
     return show.badge("under way", "busy", "hidden from queries; objects are being rewritten")
@@ -40,13 +40,13 @@ def request_badge(request: DeleteRequest, now_ms: int) -> SafeString:
 def request_notice(request: DeleteRequest, now_ms: int) -> Notice:
     """Return the main notice of a request's page."""
     if request.state == DeleteState.DONE:
-        return Notice(tone="good", text="Done: no query shows this data, and no object of the index holds it any more.")
+        return Notice(tone="good", text="Done: queries hide this data, and no indexed object contains it.")
     if is_late(request, now_ms):
         late = show.duration_text(now_ms - request.deadline_at_ms)
-        text = f"Late by {late}: no query shows this data, but objects still hold it. Below is what is left."
+        text = f"Late by {late}: queries hide this data, but objects still contain it. See below."
         return Notice(tone="bad", text=text)
     left = show.duration_text(request.deadline_at_ms - now_ms)
-    return Notice(tone="busy", text=f"Under way: no query shows this data; objects are rewritten within {left}.")
+    return Notice(tone="busy", text=f"Under way: queries hide this data; objects are rewritten within {left}.")
 
 
 def deadline(request: DeleteRequest, now_ms: int) -> SafeString | str:
@@ -68,7 +68,7 @@ def predicate_text(request: DeleteRequest) -> str:
 def query_times(request: DeleteRequest) -> str:
     """Return the time range of a request's data."""
     if request.from_ms is None and request.until_ms is None:
-        return "of all times"
+        return "all times"
     start = "" if request.from_ms is None else f"from {show.moment_text(request.from_ms)}"
     end = "" if request.until_ms is None else f"until {show.moment_text(request.until_ms)}"
     return " ".join(part for part in (start, end, "UTC") if part)
@@ -78,18 +78,18 @@ def progress_facts(request: DeleteRequest, progress: RequestProgress, now_ms: in
     """Return the progress of a request, in blocks."""
     done = max(0, request.hidden_blocks - progress.in_segments - progress.in_blocks)
     return Facts(
-        title="How far it is",
+        title="Progress",
         rows=[
             ("State", request_badge(request, now_ms)),
             ("Deadline", deadline(request, now_ms)),
             (
-                "Hidden when asked",
+                "Initially hidden",
                 f"{_blocks(request.hidden_blocks)}, {show.counted(request.hidden_datasets, 'dataset')}",
             ),
             ("Rewritten or dropped since", f"about {_blocks(done)}" if progress.left else _blocks(done)),
             ("Still in live blocks", _blocks(progress.in_blocks)),
             ("Still in segments", show.note(_blocks(progress.in_segments), "rewritten by their first merge")),
-            ("In replaced objects", show.note(_blocks(progress.removed), "go when their deletion delay is over")),
+            ("In replaced objects", show.note(_blocks(progress.removed), "deleted after their deletion delay")),
             ("Waits for", "; ".join(progress.waits_for()) or show.NOTHING),
         ],
     )
@@ -102,7 +102,7 @@ def _blocks(count: int) -> str:
 def jobs_table(jobs: Sequence[Job], now_ms: int) -> Table:
     """Return a table of the jobs that own blocks of a request."""
     return Table(
-        title="Jobs that rewrite it",
+        title="Rewriting jobs",
         headers=("Job", "State", "Worker"),
         rows=[
             (
@@ -112,7 +112,7 @@ def jobs_table(jobs: Sequence[Job], now_ms: int) -> Table:
             )
             for job in jobs
         ],
-        empty="No job has such a block in hand.",
+        empty="No job is rewriting these blocks.",
     )
 
 
@@ -172,11 +172,11 @@ def audit_table(action: str, target: str) -> Table:
             )
             for entry in audit_of(action, target, CHANGES_SHOWN)
         ],
-        empty="The audit log has none any more.",
+        empty="The audit log no longer contains them.",
     )
 
 
 def _days(keep_days: int | None) -> str:
     if keep_days is None:
         return "no rule"
-    return show.counted(keep_days, "day") if keep_days else "for ever"
+    return show.counted(keep_days, "day") if keep_days else "indefinitely"

@@ -54,11 +54,11 @@ class DeadLetterAdmin(ActionAdmin):
     list_filter = (LetterStateFilter, CodeFilter, TenantNameFilter, ShardFilter)
     shortcuts = tuple((state.label.capitalize(), f"state={state.value}") for state in LetterState)
     about = (
-        "Metadata that could not be registered when its object was written, and waits beside it. A control task "
-        "registers it in order; one bad letter never holds up the rest."
+        "Metadata that could not be registered when its object was written. A control task "
+        "registers it in order; an invalid dead letter does not delay the others."
     )
     operator_actions = LETTER_ACTIONS
-    empty_list = "No dead letters: everything that was written could be registered."
+    empty_list = "No dead letters: all written objects are registered."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeadLetter]:
         return with_now(DeadLetter.objects.all(), dialect.clock_ms())
@@ -69,7 +69,7 @@ class DeadLetterAdmin(ActionAdmin):
     def sections(self, row: WithAnnotations[DeadLetter, NowColumns]) -> Sequence[Section]:
         return [
             Facts(
-                title="The letter",
+                title="Dead letter",
                 rows=[
                     ("Key", show.code(row.key)),
                     ("State", self.state_cell(row)),
@@ -119,8 +119,8 @@ class RefusalCountAdmin(ReadOnlyAdmin):
 
     list_display = ("code_cell", "actor", "count_cell", "last", "reason")
     list_filter = (CodeFilter,)
-    about = "Blocks and requests that were refused, by sender and reason: nothing of them was stored."
-    empty_list = "Nothing was ever refused."
+    about = "Rejected blocks and requests by sender and reason. They were not stored."
+    empty_list = "No rejections."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[RefusalCount]:
         return with_now(RefusalCount.objects.all(), dialect.clock_ms())
@@ -136,9 +136,9 @@ class RefusalCountAdmin(ReadOnlyAdmin):
                     ("Sum", str(row)),
                     ("Sender", row.actor),
                     ("Code", row.code),
-                    ("How often", show.count_text(row.count)),
+                    ("Count", show.count_text(row.count)),
                     ("Last", show.age(row.last_at_ms, row.now_ms)),
-                    ("The last reason", row.last_reason),
+                    ("Last reason", row.last_reason),
                 ],
             )
         ]
@@ -147,7 +147,7 @@ class RefusalCountAdmin(ReadOnlyAdmin):
     def code_cell(self, row: RefusalCount) -> SafeString:
         return show.code(row.code)
 
-    @display(description="How often")
+    @display(description="Count")
     def count_cell(self, row: RefusalCount) -> str:
         return show.count_text(row.count)
 
@@ -155,6 +155,6 @@ class RefusalCountAdmin(ReadOnlyAdmin):
     def last(self, row: WithAnnotations[RefusalCount, NowColumns]) -> SafeString | str:
         return show.age(row.last_at_ms, row.now_ms)
 
-    @display(description="The last reason")
+    @display(description="Last reason")
     def reason(self, row: RefusalCount) -> str:
         return row.last_reason

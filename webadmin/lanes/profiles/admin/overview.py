@@ -72,7 +72,7 @@ def _notices(totals: IndexTotals, now_ms: int) -> Iterator[Notice]:
         )
         yield Notice(tone="warn", text=text)
     if totals.failing_deletions:
-        text = f"{show.counted(totals.failing_deletions, 'object')} not deleted when the store was asked; tried again."
+        text = f"{show.counted(totals.failing_deletions, 'object')} not deleted by the store; retried."
         yield Notice(tone="warn", text=text, address=show.list_address(Tombstone, state="failing"))
 
 
@@ -101,7 +101,7 @@ def _tiles(queues: Sequence[LevelQueues], totals: IndexTotals) -> list[Tile]:
             address=show.list_address(Block, state="live"),
         ),
         Tile(
-            title="Blocks that wait",
+            title="Waiting blocks",
             number=show.count_text(sum(queue.block_count for queue in queues)),
             more=f"in {show.counted(sum(queue.queue_count for queue in queues), 'queue')}",
             address=show.list_address(LevelQueue, fill="ready"),
@@ -151,7 +151,7 @@ def _queues(queues: Sequence[LevelQueues], now_ms: int) -> Table:
             )
             for queue in queues
         ],
-        empty="Nothing waits: every queue is empty.",
+        empty="All queues are empty.",
     )
 
 
@@ -178,5 +178,5 @@ def _first_queues(now_ms: int) -> Table:
             for queue in next_queues(now_ms)
             for fill in [queue_labels.QueueFill.from_row(queue)]
         ],
-        empty="Nothing waits.",
+        empty="No blocks waiting.",
     )

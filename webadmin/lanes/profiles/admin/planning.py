@@ -57,7 +57,7 @@ class LevelQueueAdmin(ReadOnlyAdmin):
     list_display = ("place", "ready", "why", "blocks_cell", "oldest")
     list_filter = (ReadyFilter, LevelFilter, TenantNameFilter, ShardFilter)
     shortcuts = (("Ready now", "fill=ready"), ("Not yet", "fill=waiting"), ("Empty", "fill=empty"))
-    about = "Blocks that wait to be merged, by tenant, shard and level; and since or until when, and why."
+    about = "Blocks waiting to be merged, by tenant, shard and level, with the time and reason of readiness."
     empty_list = "No queues. A queue appears with the first block of its tenant, shard and level."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[LevelQueue]:
@@ -69,7 +69,7 @@ class LevelQueueAdmin(ReadOnlyAdmin):
     def sections(self, row: WithAnnotations[LevelQueue, NowColumns]) -> Sequence[Section]:
         return [
             Facts(
-                title="The queue",
+                title="Queue",
                 rows=[
                     ("Ready", show.note(self.ready(row), self.why(row))),
                     ("Lane", row.lane),
@@ -115,7 +115,7 @@ class OwnerFilter(admin.SimpleListFilter):
     parameter_name = "whose"
 
     def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
-        return [("everybody", "everybody's"), ("own", "tenants' own")]
+        return [("everybody", "all tenants"), ("own", "single tenants")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "everybody":
@@ -131,10 +131,10 @@ class LevelPolicyAdmin(ActionAdmin):
     list_filter = (OwnerFilter, LevelFilter, TenantNameFilter)
     shortcuts = (("Everybody's", "whose=everybody"), ("Tenants' own", "whose=own"))
     about = (
-        "When the queued blocks of a level make a job: enough of them, an old one, or enough bytes. A tenant's own "
-        "policy holds for it instead of everybody's. Changes hold from the next poll on; a preview says what it plans."
+        "When queued blocks of a level become a job: by number, age or bytes. A tenant's own policy replaces that "
+        "for all tenants. Changes apply from the next poll on; the preview shows the jobs it would plan."
     )
-    empty_list = "No level policy: no job will be planned."
+    empty_list = "No level policies: no jobs are planned."
     operator_actions = POLICY_ACTIONS
 
     def heading(self, row: LevelPolicy) -> str:
@@ -148,12 +148,12 @@ class LevelPolicyAdmin(ActionAdmin):
                 rows=[
                     ("Lane, level", f"{row.lane}, level {row.level}"),
                     ("Whose", self.tenant_cell(row)),
-                    ("Blocks of a job at most", row.blocks_max),
-                    ("Age at which fewer go too", self.age(row)),
-                    ("Creation times of a job's blocks lie within", self.spread(row)),
-                    ("Source bytes of a job at most", self.size(row)),
-                    ("Bytes of a result block at most", self.result_size(row)),
-                    ("Partial batches of several shards together", self.partial_batches(row)),
+                    ("Maximum blocks per job", row.blocks_max),
+                    ("Maximum age before a smaller job is planned", self.age(row)),
+                    ("Maximum spread of creation times in a job", self.spread(row)),
+                    ("Maximum source bytes per job", self.size(row)),
+                    ("Maximum bytes per result block", self.result_size(row)),
+                    ("Merging of partial batches across shards", self.partial_batches(row)),
                     ("Queues of the level", show.link(show.list_address(LevelQueue, **waiting), "show")),
                 ],
             ),
@@ -183,7 +183,7 @@ class LevelPolicyAdmin(ActionAdmin):
 
     @display(description="Whose")
     def tenant_cell(self, row: LevelPolicy) -> str:
-        return row.tenant or ("everybody" if row.level else SEGMENT_TENANT)
+        return row.tenant or ("all tenants" if row.level else SEGMENT_TENANT)
 
     @display(description="Age")
     def age(self, row: LevelPolicy) -> str:
@@ -193,18 +193,18 @@ class LevelPolicyAdmin(ActionAdmin):
     def spread(self, row: LevelPolicy) -> str:
         return show.duration_text(row.spread_seconds * 1000)
 
-    @display(description="Job bytes at most")
+    @display(description="Maximum job bytes")
     def size(self, row: LevelPolicy) -> str:
         return show.size_text(row.bytes_max) if row.bytes_max else "any"
 
-    @display(description="Block bytes at most")
+    @display(description="Maximum block bytes")
     def result_size(self, row: LevelPolicy) -> str:
         return show.size_text(row.result_bytes_max) if row.result_bytes_max else "any"
 
     @display(description="Partial batches")
     def partial_batches(self, row: LevelPolicy) -> str:
         if not row.partial_batch_bytes:
-            return "stay in their shard"
+            return "off"
         after = show.duration_text(row.partial_batch_age_seconds * 1000)
         return f"below {show.size_text(row.partial_batch_bytes)} after {after}"
 

@@ -43,8 +43,8 @@ class QuarantineAdmin(ActionAdmin):
     list_filter = (ErrorClassFilter,)
     shortcuts = (("Held", "released_at_ms__isnull=1"), ("Released", "released_at_ms__isnull=0"))
     about = (
-        "Blocks that failed alone while others of their kind were merged by the same build, or whose object is gone. "
-        "They are still read by queries; nothing else waits for them."
+        "Blocks that failed alone while similar blocks were merged by the same build, or whose object is missing. "
+        "Queries still read them; other blocks are merged without them."
     )
     empty_list = "Quarantine is empty: no block was found to be damaged or missing."
     operator_actions = (RELEASE,)
@@ -66,12 +66,12 @@ class QuarantineAdmin(ActionAdmin):
     def sections(self, row: WithAnnotations[Quarantine, WallTimeColumns]) -> Sequence[Section]:
         return [
             Facts(
-                title="What is known",
+                title="Failure",
                 rows=[
                     ("About", str(row)),
                     ("State", self.state_cell(row)),
                     ("Block", show.row_link(row.block, show.code(row.block.ulid))),
-                    ("Its job", self.job_cell(row)),
+                    ("Job", self.job_cell(row)),
                     ("Error class", row.error_class),
                     ("Message", row.message or show.NOTHING),
                     ("Object", show.code(row.object) if row.object else show.NOTHING),

@@ -46,15 +46,15 @@ def ready_badge(fill: QueueFill) -> SafeString | str:
 def ready_reason(fill: QueueFill) -> str:
     """Return why the queue is ready, or what is missing, in words."""
     if not fill.block_count or fill.ready_at_ms is None or fill.oldest_arrival_ms is None:
-        return "nothing waits"
+        return "no blocks waiting"
     if fill.blocks_max is None or fill.age_seconds is None:
-        return "no level policy says when its blocks are merged"
+        return "no level policy configured"
     filled = f"{show.count_text(fill.block_count)} of {fill.blocks_max} blocks"
     limit = show.duration_text(fill.age_seconds * 1000)
     if fill.block_count >= fill.blocks_max:
         return f"{filled}: full"
     if fill.bytes_max and fill.byte_count >= fill.bytes_max:
-        return f"{show.size_text(fill.byte_count)} of {show.size_text(fill.bytes_max)}: heavy enough"
+        return f"{show.size_text(fill.byte_count)} of {show.size_text(fill.bytes_max)}: byte limit reached"
     if fill.ready_at_ms <= fill.now_ms:
         return f"{filled}; the oldest has waited longer than {limit}"
-    return f"{filled}; goes when full or when the oldest has waited {limit}"
+    return f"{filled}; ready when full or when the oldest has waited {limit}"

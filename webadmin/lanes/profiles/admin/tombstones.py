@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CAUSES = {
     RemovalCause.REPLACED: ("merged", "a job merged it into other blocks"),
-    RemovalCause.RETENTION: ("too old", "all of it was older than its tenants keep data"),
+    RemovalCause.RETENTION: ("retention", "all of its data was past the retention of its tenants"),
     RemovalCause.REQUEST: ("deleted on request", "all of it was deleted on request"),
     RemovalCause.REPAIR: ("repaired", "a record in the bucket says that it was merged or removed before"),
 }
@@ -37,7 +37,7 @@ class DeletionFilter(admin.SimpleListFilter):
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
-        states = [("waiting", "waits for its delay"), ("due", "due"), ("failing", "not deleted when asked")]
+        states = [("waiting", "waits for its delay"), ("due", "due"), ("failing", "deletion failed")]
         return [*states, ("deleted", "deleted")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
@@ -73,14 +73,14 @@ class TombstoneAdmin(ReadOnlyAdmin):
     shortcuts = (
         ("Waiting", "state=waiting"),
         ("Due", "state=due"),
-        ("Not deleted when asked", "state=failing"),
+        ("Deletion failed", "state=failing"),
         ("Deleted", "state=deleted"),
     )
     about = (
-        "Blocks that left the index. Their objects stay for a grace period, for readers that began before, then are "
-        "deleted by a control task; what the store does not delete is asked for again."
+        "Blocks removed from the index. Their objects are kept for a grace period for running readers and are then "
+        "deleted by a control task; failed deletions are retried."
     )
-    empty_list = "No tombstones: nothing was replaced or dropped yet."
+    empty_list = "No tombstones: no block was replaced or dropped."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Tombstone]:
         rows = Tombstone.objects.select_related("block", "job")
@@ -106,7 +106,7 @@ class TombstoneAdmin(ReadOnlyAdmin):
                     ("Block", show.row_link(row.block, show.code(row.block.ulid))),
                     ("Object key", show.code(row.block.object_key)),
                     ("Size", self.size(row)),
-                    ("Why it left the index", CAUSES[RemovalCause(row.cause)][1]),
+                    ("Reason for removal", CAUSES[RemovalCause(row.cause)][1]),
                     ("When", self.removed(row)),
                     ("By job", self.job_cell(row)),
                     ("By command", self.command(row)),
@@ -116,12 +116,12 @@ class TombstoneAdmin(ReadOnlyAdmin):
                 title="Deletion of the object",
                 rows=[
                     ("State", self.deletion(row)),
-                    ("May go from", f"{show.moment_text(row.eligible_at_ms)} command time"),
-                    ("Store asked", dispatched if row.dispatched_at_ms else "not yet"),
+                    ("Deletion allowed from", f"{show.moment_text(row.eligible_at_ms)} command time"),
+                    ("Deletion requested", dispatched if row.dispatched_at_ms else "not yet"),
                     ("Attempts", row.attempts),
                     ("Last error", row.last_error or show.NOTHING),
                     (
-                        "Tried again from",
+                        "Next retry",
                         f"{show.moment_text(row.retry_at_ms)} command time" if retries else show.NOTHING,
                     ),
                     (
@@ -151,9 +151,9 @@ class TombstoneAdmin(ReadOnlyAdmin):
             )
         wait_ms = row.eligible_at_ms - row.now_ms
         if wait_ms >= 0:
-            return show.badge(f"goes in {show.duration_text(wait_ms)}", "busy")
+            return show.badge(f"deleted in {show.duration_text(wait_ms)}", "busy")
         since = show.duration_text(-wait_ms)
-        return show.note(show.badge("asked" if row.dispatched_at_ms else "due", "warn"), f"due since {since}")
+        return show.note(show.badge("requested" if row.dispatched_at_ms else "due", "warn"), f"due since {since}")
 
     @display(description="Why")
     def cause_cell(self, row: Tombstone) -> SafeString:
@@ -163,7 +163,7 @@ class TombstoneAdmin(ReadOnlyAdmin):
     def size(self, row: Tombstone) -> str:
         return show.size_text(row.block.size_bytes)
 
-    @display(description="Left the index")
+    @display(description="Removed from the index")
     def removed(self, row: WithAnnotations[Tombstone, NowColumns]) -> SafeString | str:
         return show.age(row.created_at_ms, row.now_ms, clock=show.COMMAND_TIME)
 

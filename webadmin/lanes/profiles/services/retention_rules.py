@@ -39,7 +39,7 @@ def set_retention(*, tenant: str, keep_days: int | None, context: ActionContext)
     """
     _check_tenant(tenant)
     if keep_days is not None and not 0 <= keep_days <= KEEP_DAYS_MAX:
-        raise InvalidRule(f"keep data for 1 to {KEEP_DAYS_MAX} days, or 0 to keep it for ever")
+        raise InvalidRule(f"keep data for 1 to {KEEP_DAYS_MAX} days, or 0 to keep it indefinitely")
     with transaction.atomic():
         before = RetentionRule.objects.filter(tenant=tenant).values_list("keep_days", flat=True).first()
         outcome = RuleOutcome(tenant=tenant, before=before, after=keep_days, is_dry_run=context.is_dry_run)

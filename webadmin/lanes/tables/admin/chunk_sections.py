@@ -28,9 +28,9 @@ STATE_TONES = {
 }
 MEANINGS = {
     ChunkStatus.EMPTY: "no rows",
-    ChunkStatus.STABLE: "as good as it can be",
-    ChunkStatus.UNSTABLE: "worth compacting: it belongs to a task, or will",
-    ChunkStatus.DEFERRED: "worth compacting, and remembered until there is room",
+    ChunkStatus.STABLE: "not worth compacting",
+    ChunkStatus.UNSTABLE: "worth compacting: assigned to a task, or will be",
+    ChunkStatus.DEFERRED: "worth compacting, deferred until fewer tasks wait",
     ChunkStatus.SKIPPED: "not analysed",
 }
 OUTCOME_TONES = {
@@ -41,10 +41,10 @@ OUTCOME_TONES = {
     ChunkOutcome.GIVEN_UP: "warn",
 }
 TERMS = (
-    ("fragmentation", "weight_fragmentation", "how many segments disappear, and how cheaply"),
-    ("oversize", "weight_oversize", "how much larger than wanted the largest segment is"),
-    ("alignment", "weight_alignment", "the share of bytes in segments that reach into other chunks"),
-    ("recency", "weight_recency", "how new it is: half after each half-life"),
+    ("fragmentation", "weight_fragmentation", "removed segments relative to the cost"),
+    ("oversize", "weight_oversize", "excess size of the largest segment"),
+    ("alignment", "weight_alignment", "share of bytes in segments that span chunks"),
+    ("recency", "weight_recency", "age of the chunk, halved per half-life"),
 )
 """Terms of the priority: name in the analysis, weight in the policy, meaning."""
 
@@ -70,7 +70,7 @@ def state_badge(chunk: Chunk) -> SafeString:
 def state_text(chunk: Chunk) -> str:
     """Return the meaning of the chunk's state."""
     if chunk.is_quarantined:
-        return "quarantined after failures until it changes, its policy does, or an operator releases it"
+        return "quarantined after failures until the chunk or its policy changes, or an operator releases it"
     return MEANINGS[ChunkStatus(chunk.state)]
 
 
@@ -82,11 +82,11 @@ def chunk_notices(chunk: Chunk) -> list[Notice]:
     if chunk.source.refusal:
         notices.append(Notice(tone="bad", text=f"Nothing of this table is planned: {chunk.source.refusal}"))
     for override in overrides_of(chunk):
-        what = "is never compacted" if override.kind == ChunkOverrideKind.NEVER else "is to be compacted now"
-        text = f"It {what}, says {override.actor}, for {chunk_name_of(override)}: {override.why}"
+        what = "Never compact" if override.kind == ChunkOverrideKind.NEVER else "Compact now"
+        text = f"{what}: override by {override.actor} for {chunk_name_of(override)}: {override.why}"
         notices.append(Notice(tone="warn" if override.kind == ChunkOverrideKind.NEVER else "busy", text=text))
     if chunk.is_dirty:
-        notices.append(Notice(tone="busy", text="It changed since its analysis: what is below may be over."))
+        notices.append(Notice(tone="busy", text="The chunk changed after its analysis: values may be outdated."))
     return notices
 
 
@@ -122,7 +122,7 @@ def _status(chunk: Chunk) -> Facts:
     task: Task | None = chunk.task
     waits = show.NOTHING if task is None else show.note(show.row_link(task), task.cause)
     return Facts(
-        title="Why it is as it is",
+        title="Analysis",
         rows=[
             ("State", show.note(state_badge(chunk), state_text(chunk))),
             ("Reason", chunk.reason or "not analysed yet"),
@@ -130,7 +130,7 @@ def _status(chunk: Chunk) -> Facts:
             ("Task", waits),
             ("Segments", f"{show.count_text(chunk.segment_count)}, {show.size_text(chunk.byte_count)}"),
             ("Largest segment", _against_max(chunk)),
-            ("Cost of compacting it", show.size_text(chunk.cost)),
+            ("Cost of compaction", show.size_text(chunk.cost)),
             ("Analysed", show.age(chunk.analysed_at_ms, dialect.clock_ms())),
         ],
     )
@@ -139,7 +139,7 @@ def _status(chunk: Chunk) -> Facts:
 def _against_max(chunk: Chunk) -> str:
     wanted = chunk.source.policy.segment_bytes_max
     share = chunk.largest_bytes * 100 // wanted
-    return f"{show.size_text(chunk.largest_bytes)}, {share} % of what is wanted at most ({show.size_text(wanted)})"
+    return f"{show.size_text(chunk.largest_bytes)}, {share} % of the maximum ({show.size_text(wanted)})"
 
 
 def _terms(chunk: Chunk, policy: Policy) -> Table:
@@ -151,10 +151,10 @@ def _terms(chunk: Chunk, policy: Policy) -> Table:
     priority = f"{chunk.priority / PRIORITY_UNIT:.6f}"
     return Table(
         title=f"Priority {priority}",
-        headers=("Term", "Value", "Weight", "Share", "What it is"),
+        headers=("Term", "Value", "Weight", "Share", "Meaning"),
         rows=rows if figures else [],
-        empty="It has none: there is nothing to be gained.",
-        more="A priority is the sum of the shares, from 0 to 1; the highest goes first." if figures else "",
+        empty="None: compaction would not improve the chunk.",
+        more="The priority is the sum of the shares, from 0 to 1; the highest is compacted first." if figures else "",
     )
 
 
@@ -171,7 +171,7 @@ def _segments(chunk: Chunk, segments: Sequence[Segment]) -> Table:
     more = max(chunk.segment_count - SEGMENTS_SHOWN, 1)
     return Table(
         title="Segments",
-        headers=("File", "Size", "Rows", "Version", "Came from"),
+        headers=("File", "Size", "Rows", "Version", "Origin"),
         rows=[(_file(each), *_sizes(each), each.version, _origin(each)) for each in segments[:SEGMENTS_SHOWN]],
         empty="None.",
         more=f"The largest {SEGMENTS_SHOWN}; {more} more." if len(segments) > SEGMENTS_SHOWN else "",
@@ -182,7 +182,7 @@ def _file(segment: Segment) -> SafeString | str:
     link = show.row_link(segment, show.short_code(segment.path or "tombstone"))
     if segment.state == SegmentState.QUARANTINED:
         return show.note(link, f"quarantined: {segment.reason}")
-    return show.note(link, "reaches into other chunks") if segment.is_spanning else link
+    return show.note(link, "spans chunks") if segment.is_spanning else link
 
 
 def _sizes(segment: Segment) -> tuple[str, str]:
@@ -201,8 +201,8 @@ def _tasks(chunk: Chunk) -> Table:
     now_ms = dialect.clock_ms()
     rows = TaskChunk.objects.filter(source=chunk.source_id, start_ms=chunk.start_ms).select_related("task")
     return Table(
-        title="Its tasks",
-        headers=("Task", "Planned", "On", "Became", "Result", "Why"),
+        title="Tasks",
+        headers=("Task", "Planned", "Input", "Outcome", "Result", "Reason"),
         rows=[
             (
                 show.row_link(each.task),
@@ -214,7 +214,7 @@ def _tasks(chunk: Chunk) -> Table:
             )
             for each in rows.order_by("-id")[:HISTORY_SHOWN]
         ],
-        empty="No task had it yet.",
+        empty="No tasks.",
     )
 
 
@@ -229,8 +229,8 @@ def _registrations(segments: Sequence[Segment]) -> Table:
     seen = {each.registration.id: each.registration for each in segments if each.registration is not None}
     newest = sorted(seen.values(), key=lambda one: -one.id)[:REGISTRATIONS_SHOWN]
     return Table(
-        title="Brought in by",
-        headers=("When", "Who", "How", "Files", "Bytes", "Why"),
+        title="Registrations",
+        headers=("Time", "Actor", "Mode", "Files", "Bytes", "Reason"),
         rows=[
             (
                 show.age(each.at_ms, now_ms),
@@ -242,20 +242,20 @@ def _registrations(segments: Sequence[Segment]) -> Table:
             )
             for each in newest
         ],
-        empty="None of its files was registered: tasks wrote them.",
+        empty="No registered files: all files were written by tasks.",
     )
 
 
 def _counts(chunk: Chunk) -> Facts:
     now_ms = dialect.clock_ms()
     return Facts(
-        title="Since it is known",
+        title="Counters",
         rows=[
             ("Analyses", show.count_text(chunk.analyses)),
             ("Changed", show.counted(chunk.changes, "time")),
             ("Committed", show.counted(chunk.commits, "time")),
             ("Last commit", show.age(chunk.committed_at_ms, now_ms)),
-            ("Failures in a row", show.count_text(chunk.failures)),
+            ("Consecutive failures", show.count_text(chunk.failures)),
             ("Version", show.code(chunk.version) if chunk.version else show.NOTHING),
         ],
     )

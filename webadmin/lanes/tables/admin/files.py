@@ -43,14 +43,14 @@ class SegmentAdmin(ReadOnlyAdmin):
 
     list_display = ("path_cell", "source_cell", "interval", "size", "state_cell", "came")
     list_filter = (SegmentStateFilter, SourceFilter)
-    about = "Files of tables: what readers see, what was replaced and waits to be deleted, quarantined files."
-    empty_list = "No file is known yet."
+    about = "Files of tables: visible to readers, replaced and awaiting deletion, or quarantined."
+    empty_list = "No files."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Segment]:
         return Segment.objects.select_related("source", "made_by", "replaced_by", "registration").order_by("-id")
 
     def sections(self, row: Segment) -> Sequence[Section]:
-        facts = [Json(title="What its footer says", data=row.facts, folded=True)] if row.facts else []
+        facts = [Json(title="Footer", data=row.facts, folded=True)] if row.facts else []
         return [
             Facts(
                 title="File",
@@ -60,12 +60,12 @@ class SegmentAdmin(ReadOnlyAdmin):
                     ("State", show.note(self.state_cell(row), row.reason)),
                     ("Size", f"{show.size_text(row.size_bytes)}, {show.counted(row.row_count, 'row')}"),
                     ("Interval (UTC)", show.time_range(row.start_ms, row.end_ms)),
-                    ("Times in it (UTC)", _times(row)),
+                    ("Time range (UTC)", _times(row)),
                     ("Version", f"{row.version}, partition {row.partition}"),
                     ("Made by", show.row_link(row.made_by)),
                     ("Replaced by", show.row_link(row.replaced_by)),
                     ("Added with sequence", show.count_text(row.added_sequence)),
-                    ("Not seen since sequence", _count(row.replaced_in)),
+                    ("Replaced in sequence", _count(row.replaced_in)),
                     ("Came", self.came(row)),
                 ],
             ),
@@ -113,8 +113,8 @@ class BadFileAdmin(ActionAdmin):
 
     list_display = ("path_cell", "source_cell", "reason", "since", "state_cell")
     list_filter = (SourceFilter,)
-    about = "Files that could not be read: readers do not see them. Release one once it is repaired."
-    empty_list = "None: every file that was offered can be read."
+    about = "Files that could not be read. They are hidden from readers. Release a file after its repair."
+    empty_list = "No unreadable files."
     operator_actions = (RELEASE_FILES,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[BadFile]:
@@ -126,7 +126,7 @@ class BadFileAdmin(ActionAdmin):
     def notices(self, row: BadFile) -> Sequence[Notice]:
         if row.released_at_ms is not None:
             return [Notice(tone="good", text=f"{row.released_by} released it: {row.release_why}")]
-        return [Notice(tone="bad", text=f"Readers do not see its rows: {row.error_class}: {row.message}")]
+        return [Notice(tone="bad", text=f"Rows of this file are hidden from readers: {row.error_class}: {row.message}")]
 
     def sections(self, row: BadFile) -> Sequence[Section]:
         return [
@@ -173,8 +173,8 @@ class ChunkOverrideAdmin(ActionAdmin):
 
     list_display = ("kind_cell", "source_cell", "interval", "actor", "why", "state_cell")
     list_filter = (SourceFilter,)
-    about = "Chunks that are never compacted, or compacted now, because an operator says so."
-    empty_list = "None: everything goes by the policies."
+    about = "Intervals that an operator set to be compacted now or never."
+    empty_list = "No overrides: the policies apply."
     operator_actions = (END_OVERRIDE,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ChunkOverride]:
@@ -193,7 +193,7 @@ class ChunkOverrideAdmin(ActionAdmin):
                     ("Why", row.why),
                     ("Given", show.age(row.created_at_ms, now_ms)),
                     ("Ended", show.age(row.ended_at_ms, now_ms)),
-                    ("Because", row.ended_because or show.NOTHING),
+                    ("Reason for end", row.ended_because or show.NOTHING),
                 ],
             )
         ]

@@ -30,7 +30,7 @@ def job_sections(job: Job) -> list[Section]:
                     "Waits for",
                     ", ".join(str(each.needs) for each in task.needs.select_related("needs")) or show.NOTHING,
                 ),
-                ("Ended", task.ended_because or show.NOTHING),
+                ("Reason for end", task.ended_because or show.NOTHING),
             ],
         ),
         Table(

@@ -78,10 +78,10 @@ def tables_overview() -> LaneOverview:
 def _notices(rows: Sequence[TableRow]) -> Iterator[Notice]:
     tables = show.list_address(DataSource)
     if unpublished := sum(bool(one.source.publish_error) for one in rows):
-        text = f"{show.counted(unpublished, 'table')} with readers behind: the manifest cannot be written."
+        text = f"{show.counted(unpublished, 'table')} with an outdated manifest: it cannot be written."
         yield Notice(tone="bad", text=text, address=tables)
     if stuck := sum(one.now.stuck for one in rows):
-        text = f"{show.counted(stuck, 'chunk')} of tables stuck: worth compacting, and of no task."
+        text = f"{show.counted(stuck, 'chunk')} of tables stuck: worth compacting, but not in a task."
         yield Notice(tone="bad", text=text, address=tables)
     if bad_files := sum(one.now.bad_files for one in rows):
         text = f"{show.counted(bad_files, 'file')} of tables quarantined as unreadable, with the reason."

@@ -42,8 +42,8 @@ def clears(now: TableStatus) -> SafeString | str:
     if now.clears_in_ms is not None:
         return f"in {show.duration_text(now.clears_in_ms)} at the rate of the last hour"
     if not now.drained and not now.arrived:
-        return show.badge("nothing was rewritten", "warn", "in the last hour nothing came in and nothing was rewritten")
-    return show.badge("never at this rate", "bad", "in the last hour more came in than was rewritten")
+        return show.badge("no rewrites", "warn", "no arrivals and no rewrites in the last hour")
+    return show.badge("never at this rate", "bad", "more bytes arrived than were rewritten in the last hour")
 
 
 def manifest_words(source: DataSource) -> SafeString | str:
@@ -52,7 +52,7 @@ def manifest_words(source: DataSource) -> SafeString | str:
     if source.publish_error:
         return show.badge(f"behind by {show.count_text(behind)}", "bad", source.publish_error)
     if behind:
-        return show.badge(f"behind by {show.count_text(behind)}", "warn", "changes that readers do not see yet")
+        return show.badge(f"behind by {show.count_text(behind)}", "warn", "changes not visible to readers yet")
     return show.badge("up to date", "good")
 
 
@@ -66,35 +66,35 @@ def source_notices(source: DataSource, now: TableStatus) -> list[Notice]:
     """Return the notices of a table that need an operator."""
     notices = []
     if source.refusal:
-        notices.append(Notice(tone="bad", text=f"Nothing of it is planned: {source.refusal}"))
+        notices.append(Notice(tone="bad", text=f"Planning is refused: {source.refusal}"))
     if source.is_paused:
-        notices.append(Notice(tone="warn", text="It is paused: nothing is planned."))
+        notices.append(Notice(tone="warn", text="The table is paused: planning is stopped."))
     if source.publish_error:
         text = f"Readers do not see {_changes(source)}: the manifest could not be written: {source.publish_error}"
         notices.append(Notice(tone="bad", text=text))
     if now.parked:
-        text = f"{show.counted(now.parked, 'task')} parked after failures, until an operator decides: see its tasks."
+        text = f"{show.counted(now.parked, 'task')} parked after failures until an operator decides: see the tasks."
         notices.append(Notice(tone="bad", text=text))
     if now.quarantined:
         text = f"{show.counted(now.quarantined, 'chunk')} quarantined after failures, until released."
         notices.append(Notice(tone="bad", text=text))
     if now.bad_files:
-        text = f"{show.counted(now.bad_files, 'file')} quarantined: readers do not see their rows."
+        text = f"{show.counted(now.bad_files, 'file')} quarantined: their rows are hidden from readers."
         notices.append(Notice(tone="bad", text=text))
     if now.stuck:
         text = (
-            f"{show.counted(now.stuck, 'chunk')} worth compacting, and no task has had them for "
+            f"{show.counted(now.stuck, 'chunk')} worth compacting, but not in a task for "
             f"{show.duration_text(STUCK_MS)}: check that a control worker runs, or plan now with 'tables plan'."
         )
         notices.append(Notice(tone="bad", text=text))
     churn = read_churn(source)
     if churn.is_alarming:
         often = show.counted(len(churn.again), "chunk")
-        text = f"Churn: {often} rewritten {AGAIN_MIN} times or more within {AGAIN_DAYS} days. A hot window would help."
+        text = f"Churn: {often} rewritten {AGAIN_MIN} times or more within {AGAIN_DAYS} days. Set a hot window."
         notices.append(Notice(tone="warn", text=text))
     budget = read_budget(source)
     if budget.is_spent and now.has_work:
-        text = f"The budget of a day is spent; some is free again in {show.duration_text(budget.refills_in_ms)}."
+        text = f"The daily budget is used up; some is available again in {show.duration_text(budget.refills_in_ms)}."
         notices.append(Notice(tone="warn", text=text))
     return notices
 
@@ -126,7 +126,7 @@ def _status(source: DataSource, now: TableStatus) -> Facts:
     hour = show.duration_text(RATE_WINDOW_MS)
     chunks = f"{show.count_text(now.chunks)} known, {show.count_text(now.unstable)} of them worth compacting"
     return Facts(
-        title="How it stands",
+        title="Status",
         rows=[
             ("State", state_badge(source, now)),
             ("Timeline", timeline_link(source, "Show")),
@@ -136,11 +136,11 @@ def _status(source: DataSource, now: TableStatus) -> Facts:
             ("Put off (deferred)", show.counted(now.deferred, "chunk")),
             ("Quarantined", show.counted(now.quarantined, "chunk")),
             ("To rewrite", show.size_text(now.to_rewrite)),
-            (f"Came in within {hour}", show.size_text(now.arrived)),
+            (f"Arrived within {hour}", show.size_text(now.arrived)),
             (f"Rewritten within {hour}", show.size_text(now.drained)),
             ("Clear", clears(now)),
             ("Manifest", manifest_words(source)),
-            ("Comes to rest", show.link(reverse("timeline-rest", args=[source.id]), "Plan twice and see")),
+            ("Convergence", show.link(reverse("timeline-rest", args=[source.id]), "Check with two plans")),
             ("Quarantined files", show.count_text(now.bad_files)),
             ("Analysed", show.age(source.analysed_at_ms, dialect.clock_ms())),
             ("Last file", _newest(source)),
@@ -154,17 +154,17 @@ def _newest(source: DataSource) -> SafeString | str:
 
 
 def _budget(budget: Budget, now: TableStatus) -> Facts:
-    limit = show.size_text(budget.limit) if budget.limit else "none: work is bounded by its limits only"
+    limit = show.size_text(budget.limit) if budget.limit else "none: only the limits apply"
     left = show.size_text(budget.left) if budget.limit else show.NOTHING
     refills = f"in {show.duration_text(budget.refills_in_ms)}" if budget.used else show.NOTHING
     return Facts(
-        title="Budget of a day",
+        title="Daily budget",
         rows=[
-            ("Bytes a day", limit),
+            ("Bytes per day", limit),
             ("Used within 24 hours", show.size_text(budget.used)),
             ("Left", left),
-            ("Waits for it", _waiting(budget, now)),
-            ("Some of it is free again", refills),
+            ("Waiting for budget", _waiting(budget, now)),
+            ("Available again", refills),
         ],
     )
 
@@ -190,7 +190,7 @@ def _quarantined(source: DataSource) -> Table:
             for each in rows[:SHOWN]
         ],
         empty="None.",
-        more="There are more: see its chunks." if len(rows) > SHOWN else "",
+        more="More: see the chunks of the table." if len(rows) > SHOWN else "",
     )
 
 
@@ -208,8 +208,8 @@ def _bad_files(source: DataSource) -> Table:
             )
             for each in rows[:SHOWN]
         ],
-        empty="None: every file can be read.",
-        more="There are more: see the quarantined files." if len(rows) > SHOWN else "",
+        empty="No unreadable files.",
+        more="More: see the quarantined files." if len(rows) > SHOWN else "",
     )
 
 
@@ -228,14 +228,14 @@ def _orders(source: DataSource) -> Table:
             )
             for each in rows
         ],
-        empty="None: everything goes by the policy.",
+        empty="No overrides: the policy applies.",
     )
 
 
 def _days(churn: Churn) -> Table:
     return Table(
-        title="Rewritten for what came in",
-        headers=("Day (UTC)", "Came in", "Read by tasks", "Written by tasks", "Read for each byte that came in"),
+        title="Write amplification",
+        headers=("Day (UTC)", "Arrived", "Read by tasks", "Written by tasks", "Bytes read per arrived byte"),
         rows=[
             (
                 show.moment_text(day.start_ms)[:10],
@@ -246,14 +246,14 @@ def _days(churn: Churn) -> Table:
             )
             for day in churn.days
         ],
-        more=f"Of this, {show.size_text(churn.read_again)} was of chunks already rewritten within {AGAIN_DAYS} days.",
+        more=f"{show.size_text(churn.read_again)} of this in chunks already rewritten within {AGAIN_DAYS} days.",
     )
 
 
 def again_table(source: DataSource, churn: Churn) -> Table:
     """Return the chunks that were rewritten repeatedly."""
     return Table(
-        title="Rewritten again and again",
+        title="Repeatedly rewritten chunks",
         headers=("Chunk (UTC)", f"Commits within {AGAIN_DAYS} days"),
         rows=[
             (timeline_link(source, show.moment_text(start), start), show.count_text(count))
@@ -267,7 +267,7 @@ def again_table(source: DataSource, churn: Churn) -> Table:
 def _place(source: DataSource) -> Facts:
     partitions = ", ".join(str(column) for column in source.partition_columns) or "none"
     return Facts(
-        title="Where it is",
+        title="Location",
         rows=[
             ("URL", show.code(source.url)),
             ("Time column", show.code(source.time_column)),
@@ -286,18 +286,18 @@ def _policy(source: DataSource) -> Facts:
 def _history(source: DataSource) -> Table:
     entries = AuditEntry.objects.filter(target=str(source), action__in=["create_table", "alter_table"])
     return Table(
-        title="History of its policy",
+        title="Policy history",
         headers=("When", "Who", "Changed", "Why"),
         rows=[
             (
                 show.moment_text(show.epoch_ms(entry.at)),
                 entry.actor,
-                _changed(entry.detail) or "it was created",
+                _changed(entry.detail) or "created",
                 entry.detail.get("why") or show.NOTHING,
             )
             for entry in entries.order_by(F("id").desc())[:HISTORY_SHOWN]
         ],
-        empty="It was never changed.",
+        empty="No changes.",
     )
 
 
@@ -319,7 +319,7 @@ def _manifests(source: DataSource) -> Table:
     rows = Manifest.objects.filter(source=source).order_by("-sequence")[:10]
     return Table(
         title="Last manifests",
-        headers=("Sequence", "Files", "Bytes", "Rows", "Shown to readers", "Object"),
+        headers=("Sequence", "Files", "Bytes", "Rows", "Published", "Object"),
         rows=[
             (
                 show.count_text(each.sequence),
@@ -331,5 +331,5 @@ def _manifests(source: DataSource) -> Table:
             )
             for each in rows
         ],
-        empty="None was written yet.",
+        empty="No manifests.",
     )

@@ -74,10 +74,10 @@ class DataSourceAdmin(ActionAdmin):
     search_fields = ("name",)
     search_help_text = "A table's name"
     about = (
-        "Parquet tables that we compact by time. A table's timeline shows each chunk, and why it is as it is. "
-        "A new one comes by REST (POST /api/v1/tables/TENANT), or from a folder by manage.py tables adopt."
+        "Parquet tables that Lithify compacts by time. The timeline of a table shows the state of each chunk. "
+        "Register tables with POST /api/v1/tables/TENANT, or adopt a folder with manage.py tables adopt."
     )
-    empty_list = "No table is known yet: register one by REST, or take one in with manage.py tables adopt."
+    empty_list = "No tables. Register one with the REST API or adopt one with manage.py tables adopt."
     operator_actions = SOURCE_ACTIONS
 
     def back_address(self, rows: Sequence[DataSource]) -> str:
@@ -143,8 +143,8 @@ class ChunkAdmin(ActionAdmin):
     list_display = ("name_cell", "source_cell", "state", "segments", "largest", "priority_cell", "reason_cell")
     list_filter = (ChunkStateFilter, SourceFilter)
     shortcuts = (("Quarantined", "state=quarantined"), ("Deferred", "state=deferred"), ("Unstable", "state=unstable"))
-    about = "Chunks of time of tables, and what the rules say of each. The timeline shows them beside each other."
-    empty_list = "No chunk is known: chunks appear with the files of a table."
+    about = "Time chunks of tables with the result of their analysis. The timeline shows them in order."
+    empty_list = "No chunks. Chunks are created when files are registered."
     operator_actions = CHUNK_ACTIONS
 
     def action_rows(self, ids: Sequence[str]) -> QuerySet[Chunk]:
@@ -202,8 +202,8 @@ class TaskAdmin(ReadOnlyAdmin):
     list_display = ("id_cell", "source_cell", "interval", "size", "state_cell", "priority_cell", "made")
     list_filter = (TaskStateFilter, SourceFilter)
     shortcuts = tuple((state.label.capitalize(), f"state={state.value}") for state in TaskState)
-    about = "Consecutive chunks that one job rewrites. Each chunk is committed alone."
-    empty_list = "No task was made yet."
+    about = "Consecutive chunks that one job rewrites. Each chunk is committed separately."
+    empty_list = "No tasks."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Task]:
         return open_needs(Task.objects.select_related("source", "job")).defer("job__spec", "job__result")
@@ -218,8 +218,8 @@ class TaskAdmin(ReadOnlyAdmin):
         needs, holds = tasks.filter(holds_up__task=row)[:SHOWN], tasks.filter(needs__needs=row)[:SHOWN]
         return [
             self._facts(row),
-            _tasks_table("After", needs, "Nothing: it shares no segment with another."),
-            _tasks_table("Wait for it", holds, "None."),
+            _tasks_table("Prerequisites", needs, "None: the task shares no segment with another task."),
+            _tasks_table("Dependent tasks", holds, "None."),
             _chunks_table(row),
         ]
 
@@ -239,7 +239,7 @@ class TaskAdmin(ReadOnlyAdmin):
                 ("Read", f"{show.size_text(row.bytes_read)}, {_rows(row.rows_read)}"),
                 ("Written", f"{show.size_text(row.bytes_written)}, {_rows(row.rows_written)}"),
                 ("Why", row.cause),
-                ("Ended because", row.ended_because or show.NOTHING),
+                ("Reason for end", row.ended_because or show.NOTHING),
                 ("Passed over", show.counted(row.passed, "time")),
                 ("Made", self.made(row)),
                 ("Command", show.command_link(row.command_index)),

@@ -8,21 +8,21 @@ export type State = "stable" | "empty" | "skipped" | "deferred" | "unstable" | "
 export const STATES: State[] = ["stable", "empty", "skipped", "deferred", "unstable", "quarantined"];
 
 export const MEANINGS: Record<State | "misaligned" | "changed", string> = {
-  stable: "as good as it can be",
+  stable: "not worth compacting",
   empty: "no rows",
   skipped: "not analysed: hot, excluded or unbounded",
-  deferred: "worth compacting, remembered until there is room",
+  deferred: "worth compacting, deferred until fewer tasks wait",
   unstable: "worth compacting: in a task, or soon",
   quarantined: "quarantined after failures, until released",
-  misaligned: "shares segments with chunks beside it",
+  misaligned: "shares segments with adjacent chunks",
   changed: "changed since its analysis",
 };
 
 export const TASK_STATES: Record<string, string> = {
-  running: "a worker has it",
-  waiting: "it may start when there is room",
-  blocked: "it waits for tasks that it shares a segment with",
-  parked: "it failed, and waits for an operator",
+  running: "leased to a worker",
+  waiting: "ready, waits for free limits or a slot",
+  blocked: "waits for tasks that share a segment with it",
+  parked: "failed, waits for an operator",
 };
 
 // Every fill is either a colour or one of these patterns, so that states differ without colour too.

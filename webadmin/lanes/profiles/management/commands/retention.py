@@ -26,7 +26,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON object instead of a table")
         parser.add_argument("--tenant", default="", help="whose rule or hold (default for rules: everybody's)")
         change = parser.add_mutually_exclusive_group()
-        change.add_argument("--keep-days", type=int, metavar="DAYS", help="set how long data is kept; 0: for ever")
+        change.add_argument("--keep-days", type=int, metavar="DAYS", help="set how long data is kept; 0: indefinitely")
         change.add_argument("--keep-as-everybody", action="store_true", help="take a tenant's own rule back")
         change.add_argument("--hold", action="store_true", help="remove nothing of the tenant until --lift")
         change.add_argument("--lift", action="store_true", help="end the hold")
