@@ -134,7 +134,7 @@ def test_the_command_lists_previews_and_changes(service: Service) -> None:
     assert (shown["before"], shown["after"]["partial_batch_bytes"], shown["command"]) == (None, 8 << 20, None)
     [done] = run("--level=2", "--tenant=acme", "--partial-batch-bytes=8388608", "--why=few shards")
     assert done["command"] is not None
-    [gone] = run("--level=2", "--tenant=acme", "--as-everybody")
+    [gone] = run("--level=2", "--tenant=acme", "--remove")
     assert gone["after"] is None
     with pytest.raises(CommandError, match="give numbers"):
         run("--level=2")

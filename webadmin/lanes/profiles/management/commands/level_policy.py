@@ -24,7 +24,7 @@ class Command(BaseCommand):
         """Add the options for the tenant and the numbers."""
         level = replace(LEVEL, is_required=False, about="without it: list all policies")
         add_options(parser, (LANE, level, TENANT, NUMBERS))
-        parser.add_argument("--as-everybody", action="store_true", help="take the tenant's own policy back")
+        parser.add_argument("--remove", action="store_true", help="remove the tenant's policy")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print the policies in force, or the changes."""
@@ -34,7 +34,7 @@ class Command(BaseCommand):
                 self.stdout.write(json.dumps(place | policy_numbers(row)))
             return
         numbers = NUMBERS.from_options(options)
-        if bool(numbers) == options["as_everybody"]:
-            raise CommandError("give numbers to set, or --as-everybody to take the tenant's own policy back")
+        if bool(numbers) == options["remove"]:
+            raise CommandError("give numbers to set, or --remove to remove the tenant's policy")
         outcome = run_action(SET_POLICY, options, {"numbers": numbers or None})
         self.stdout.write(json.dumps(outcome.to_json()))

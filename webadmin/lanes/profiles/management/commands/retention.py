@@ -24,16 +24,16 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         add_options(parser, ())
         parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON object instead of a table")
-        parser.add_argument("--tenant", default="", help="whose rule or hold (default for rules: everybody's)")
+        parser.add_argument("--tenant", default="", help="whose rule or hold (default for rules: all tenants)")
         change = parser.add_mutually_exclusive_group()
         change.add_argument("--keep-days", type=int, metavar="DAYS", help="set how long data is kept; 0: indefinitely")
-        change.add_argument("--keep-as-everybody", action="store_true", help="take a tenant's own rule back")
+        change.add_argument("--remove-rule", action="store_true", help="remove the rule of the tenant")
         change.add_argument("--hold", action="store_true", help="remove nothing of the tenant until --lift")
         change.add_argument("--lift", action="store_true", help="end the hold")
 
     def handle(self, *args: Any, **options: Any) -> None:
         tenant = {"tenant": options["tenant"]}
-        if options["keep_days"] is not None or options["keep_as_everybody"]:
+        if options["keep_days"] is not None or options["remove_rule"]:
             changed = run_action(SET_RETENTION, options, tenant | {"keep_days": options["keep_days"]})
         elif options["hold"] or options["lift"]:
             changed = run_action(CHANGE_HOLD, options, tenant | {"lift": options["lift"]})
