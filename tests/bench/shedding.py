@@ -14,8 +14,8 @@ from engine.lanes.tables.plan.granularity import HOUR_MS, MINUTE_MS, Granularity
 from engine.lanes.tables.plan.model import ChunkState, TaskState
 from engine.lanes.tables.plan.policy import MB, QueueLimits, TimelinePolicy
 from engine.lanes.tables.plan.visibility import instant_version
-from engine.simulation.memory.timeline import MemoryTimeline
 from tests.bench.figures import Figures, cpu_seconds
+from tests.scenarios.timeline_memory import MemoryTimeline
 
 NAME = "shedding"
 START_MS = 1_706_745_600_000

@@ -21,7 +21,6 @@ from engine.lanes.tables.plan.model import (
 )
 from engine.lanes.tables.plan.policy import MB, QueueLimits, TimelinePolicy
 from engine.lanes.tables.plan.snapshots import CycleSnapshot, SourceSnapshot
-from engine.simulation.memory.timeline import MemoryTimeline, StaleToken
 from tests.engine.lanes.tables.plan.worlds import (
     NOW_MS,
     day,
@@ -32,6 +31,7 @@ from tests.engine.lanes.tables.plan.worlds import (
     states,
     timeline,
 )
+from tests.scenarios.timeline_memory import MemoryTimeline, StaleToken
 
 # Admission.
 

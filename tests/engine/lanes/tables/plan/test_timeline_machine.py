@@ -17,7 +17,7 @@ from engine.lanes.tables.plan.model import Action, ChunkState, TaskState
 from engine.lanes.tables.plan.plan import plan_timeline
 from engine.lanes.tables.plan.policy import MB, Align, QueueLimits, Spanning, TimelinePolicy
 from engine.lanes.tables.plan.visibility import version_above, visible
-from engine.simulation.memory.timeline import SOURCE, MemoryTimeline, StaleToken, bytes_of
+from tests.scenarios.timeline_memory import SOURCE, MemoryTimeline, StaleToken, bytes_of
 
 FIRST_MS = 1_706_745_600_000
 DAYS = 8

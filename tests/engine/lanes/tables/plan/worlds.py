@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.lanes.tables.plan.granularity import DAY_MS, HOUR_MS
 from engine.lanes.tables.plan.model import Segment, TaskState
 from engine.lanes.tables.plan.policy import MB, QueueLimits, TimelinePolicy
-from engine.simulation.memory.timeline import MemoryTimeline
+from tests.scenarios.timeline_memory import MemoryTimeline
 
 FIRST_MS = 1_706_745_600_000
 NOW_MS = FIRST_MS + 60 * DAY_MS
