@@ -34,14 +34,17 @@ class WarmPython:
         command = ("-m", "tests.warm_python", self._socket_file)
         self._process = processes.start_python("warm python", *command, environment=environment)
 
-    def run(self, *arguments: str, seconds: float) -> str:
-        """Run a program as Python would with these arguments; return its output. AssertionError if it fails."""
+    def run(self, *arguments: str, seconds: float, **environment: str) -> str:
+        """Run a program as Python would with these arguments; return its output. AssertionError if it fails.
+
+        ``environment`` has further variables, which settings are not read from.
+        """
         self._process.wait_for_line(READY)
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(seconds)
             connection.connect(self._socket_file)
             with connection.makefile("rw") as stream:
-                stream.write(json.dumps(arguments) + "\n")
+                stream.write(json.dumps([arguments, environment]) + "\n")
                 stream.flush()
                 code, output, errors = json.loads(stream.readline())
         assert code == 0, f"{' '.join(arguments)}:\n{output}{errors}"
@@ -75,11 +78,12 @@ def _serve(socket_file: str) -> None:
 def _answer(connection: socket.socket) -> None:
     """Read the arguments of a program, run it, and write its exit code and output."""
     with connection.makefile("rw") as stream, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        arguments = json.loads(stream.readline())
+        arguments, environment = json.loads(stream.readline())
         child = os.fork()
         if child == 0:
             os.dup2(output.fileno(), 1)
             os.dup2(errors.fileno(), 2)
+            os.environ.update(environment)
             os._exit(_run(arguments))
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         texts = []

@@ -18,7 +18,6 @@ from typing import Any
 
 import httpx
 import lakefs
-import pytest
 
 from engine.formats.profile_block.container.metadata import encode_metadata
 from engine.formats.proto import block_list_pb2
@@ -52,6 +51,7 @@ ROUND = (
 )
 TABLES_ROUND = (PLAN_TABLES_TASK, SETTLE_TABLES_TASK, PUBLISH_TABLES_TASK)
 PASSWORD = "only for this test"
+LAG_MS_MIN = 1000 * LEASE_SECONDS + 2000
 
 
 @dataclass
@@ -186,9 +186,8 @@ class OperatingScene:
             web.kill()
 
     def _log_in(self) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("DJANGO_SUPERUSER_PASSWORD", PASSWORD)
-            self.stack.manage("createsuperuser", "--noinput", "--username", "operator", "--email", "")
+        operator = ("--noinput", "--username", "operator", "--email", "")
+        self.stack.manage("createsuperuser", *operator, DJANGO_SUPERUSER_PASSWORD=PASSWORD)
         self.admin.get("/admin/login/")
         answer = self.admin.post(
             "/admin/login/",
@@ -243,6 +242,9 @@ def play(scene: OperatingScene) -> None:
             environment=scene.stack.environment,
         )
         writer.wait_for_line("writer_ready")
+    # Command time stops a lease after the last command: while nothing is written, it falls behind.
+    last = "SELECT clock_ms FROM schedule_loghead"
+    wait_until(lambda: now_ms() - scene.stack.rows(last)[0][0] > LAG_MS_MIN + LEASE_SECONDS * 1000, "command time lags")
     scene.run_round(beat.COUNT_LOG_TASK)
     [(clock_ms, command_ms)] = scene.stack.rows("SELECT clock_ms, command_time_ms FROM schedule_loghead")
     scene.moments.lag_ms = clock_ms - command_ms

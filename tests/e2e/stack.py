@@ -55,9 +55,9 @@ class Stack:
         self.credential = self.manage("create_worker_credential", "tests").strip()
         self.web, self.url = processes.start_web(self.environment)
 
-    def manage(self, *arguments: str) -> str:
+    def manage(self, *arguments: str, **environment: str) -> str:
         """Run an operator's command and return what it printed."""
-        return self._python.run("manage.py", *arguments, seconds=COMMAND_SECONDS)
+        return self._python.run("manage.py", *arguments, seconds=COMMAND_SECONDS, **environment)
 
     def node(self) -> Process:
         """Return the running node, ready for work; a new one if there is none."""

@@ -25,7 +25,7 @@ FILLING = QueueFill(
     ("change", "badge", "reason"),
     [
         ({}, "in 24 s", "7 of 20 blocks; ready when full or when the oldest has waited 36 s"),
-        ({"ready_at_ms": NOW_MS + 1}, "in 1 s", "7 of 20 blocks; goes when full"),
+        ({"ready_at_ms": NOW_MS + 1}, "in 1 s", "7 of 20 blocks; ready when full"),
         ({"block_count": 25, "ready_at_ms": NOW_MS - 3000}, ">ready<", "25 of 20 blocks: full"),
         ({"ready_at_ms": NOW_MS}, ">ready<", "7 of 20 blocks; the oldest has waited longer than 36 s"),
         (

@@ -174,7 +174,7 @@ def test_a_rotation_that_is_sent_again_rotates_once(db: None) -> None:
     assert "secret" in browser.post(place, order).content.decode()
     rotated = WorkerCredential.objects.get()
     again = browser.post(place, order)
-    assert "done already" in again.content.decode()
+    assert "The preview is outdated" in again.content.decode()
     assert WorkerCredential.objects.get().secret_hash == rotated.secret_hash
     assert WorkerCredential.objects.get().previous_secret_hash == rotated.previous_secret_hash
 
