@@ -29,7 +29,7 @@ from tasks.lanes.tables.manifest import PLAN_TABLES_TASK, PUBLISH_TABLES_TASK, S
 from tasks.lanes.tsdb.manifest import PLAN_INTERVALS_TASK, SCAN_BUCKETS_TASK, VERIFY_SOURCES_TASK, WRITE_OUTBOXES_TASK
 from tests.e2e.stack import Stack
 from tests.faults.preloaded import WallClock
-from tests.processes import Process, Processes, wait_until
+from tests.processes import Process, Processes, paused, wait_until
 from tests.segments import make_segment, put_segment
 from tests.webadmin.lanes.tables.parquet_files import day, put_hours
 from tests.webadmin.lanes.tsdb.fake_bucket import block_id, damage, put_sound_block
@@ -231,6 +231,7 @@ def play(scene: OperatingScene) -> None:
     plan_table_again(scene)
     damage_profiles(scene)
     pause(scene, "")
+    let_command_time_lag(scene)
     scene.add_segments(2, SEGMENTS // 2)
     for number in (1, 2):
         writer = scene.processes.start_python(
@@ -242,12 +243,18 @@ def play(scene: OperatingScene) -> None:
             environment=scene.stack.environment,
         )
         writer.wait_for_line("writer_ready")
-    # Command time stops a lease after the last command: while nothing is written, it falls behind.
-    last = "SELECT clock_ms FROM schedule_loghead"
-    wait_until(lambda: now_ms() - scene.stack.rows(last)[0][0] > LAG_MS_MIN + LEASE_SECONDS * 1000, "command time lags")
     scene.run_round(beat.COUNT_LOG_TASK)
     [(clock_ms, command_ms)] = scene.stack.rows("SELECT clock_ms, command_time_ms FROM schedule_loghead")
     scene.moments.lag_ms = clock_ms - command_ms
+
+
+def let_command_time_lag(scene: OperatingScene) -> None:
+    """Wait without polls: command time stops a lease after the last command; the next one shows the lag."""
+    silent_ms = LAG_MS_MIN + 1000 * LEASE_SECONDS
+    with paused(scene.stack.node()):
+        wait_until(
+            lambda: now_ms() - scene.stack.rows("SELECT clock_ms FROM schedule_loghead")[0][0] > silent_ms, "it lags"
+        )
 
 
 def limit(scene: OperatingScene, name: str, value: int) -> None:
