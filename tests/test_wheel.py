@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("wheel")  # built once
+
 ROOT = Path(__file__).parents[1]
 BUNDLE = "webadmin/console/static/console/bundle"
 

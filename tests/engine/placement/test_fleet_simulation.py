@@ -8,6 +8,8 @@ import pytest
 
 from tests.engine.placement.fleet_simulation import FleetOutcome, FleetScenario, simulate_fleet
 
+pytestmark = pytest.mark.xdist_group("fleet_simulation")  # simulated once
+
 SCENARIO = FleetScenario(duration_s=5_400.0, tick_s=180.0, membership_every=5)
 
 
