@@ -59,7 +59,7 @@ def _serve(socket_file: str) -> None:
     import django
 
     django.setup()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children that answer
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the children that answer are not waited for
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(socket_file)
         listener.listen()
@@ -70,7 +70,7 @@ def _serve(socket_file: str) -> None:
                 if os.fork() == 0:
                     listener.close()
                     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                    with contextlib.suppress(OSError):  # whoever asked has given up
+                    with contextlib.suppress(OSError):  # the caller has closed the connection
                         _answer(connection)
                     os._exit(0)
 

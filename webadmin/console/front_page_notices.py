@@ -24,21 +24,21 @@ PAUSES_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccountFacts:
-    """What the front page reports besides the schedule: credentials about to expire, writers that cannot store."""
+class FrontPageFacts:
+    """What the front page reports besides the facts of the progress check: credentials and segment writers."""
 
     expiring_credentials: int = 0
     failing_writers: int = 0
     store_error: str = ""
 
 
-def front_page_notices(facts: Standstill, accounts: AccountFacts, lanes: Sequence[LaneOverview]) -> list[Notice]:
+def front_page_notices(facts: Standstill, others: FrontPageFacts, lanes: Sequence[LaneOverview]) -> list[Notice]:
     """Return notices that require action first, then informational ones; at least one."""
     found = [
         *_blockers(facts),
-        *_failing_writers(accounts),
+        *_failing_writers(others),
         *(notice for lane in lanes for notice in lane.notices),
-        *_expiring(accounts),
+        *_expiring(others),
     ]
     needed = sorted(found, key=lambda notice: notice.tone != "bad")
     return [*needed, _course(facts, lanes)]
@@ -85,17 +85,17 @@ def _blockers(facts: Standstill) -> Iterator[Notice]:
         yield Notice(tone="warn", text=text, address=show.list_address(Job, state=TROUBLE_FILTER))
 
 
-def _failing_writers(accounts: AccountFacts) -> Iterator[Notice]:
-    if accounts.failing_writers:
-        writers = counted(accounts.failing_writers, "segment writer")
-        text = f"Pushes are refused: {writers} could not store segments at the last attempt: {accounts.store_error}."
+def _failing_writers(others: FrontPageFacts) -> Iterator[Notice]:
+    if others.failing_writers:
+        writers = counted(others.failing_writers, "segment writer")
+        text = f"Pushes are refused: {writers} could not store segments at the last attempt: {others.store_error}."
         yield Notice(tone="bad", text=text, address=show.list_address(Instance))
 
 
-def _expiring(accounts: AccountFacts) -> Iterator[Notice]:
-    if accounts.expiring_credentials:
-        expires = "expires" if accounts.expiring_credentials == 1 else "expire"
-        counted_text = counted(accounts.expiring_credentials, "credential")
+def _expiring(others: FrontPageFacts) -> Iterator[Notice]:
+    if others.expiring_credentials:
+        expires = "expires" if others.expiring_credentials == 1 else "expire"
+        counted_text = counted(others.expiring_credentials, "credential")
         text = f"{counted_text} {expires} within 14 days, or did already."
         yield Notice(tone="warn", text=text, address=show.list_address(WorkerCredential))
 

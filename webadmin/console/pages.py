@@ -15,7 +15,7 @@ from webadmin.adminkit.sections import Table
 from webadmin.base.access.confinement import confined_tenants
 from webadmin.base.access.queries import expiring_credential_count
 from webadmin.base.database import dialect
-from webadmin.console.front_page_notices import AccountFacts, front_page_notices
+from webadmin.console.front_page_notices import FrontPageFacts, front_page_notices
 from webadmin.placement.models import Instance
 from webadmin.progress.facts import read_standstill
 from webadmin.schedule.admin import job_page
@@ -36,7 +36,7 @@ def front_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "title": "Overview",
         "frame": "console/bare.html" if is_refresh else "admin/base_site.html",
         "refresh_seconds": REFRESH_SECONDS,
-        "notices": front_page_notices(read_standstill(), _account_facts(), found),
+        "notices": front_page_notices(read_standstill(), _front_page_facts(), found),
         "tiles": [*(tile for lane in found for tile in lane.tiles), *_tiles(overview)],
         "sections": [
             *(section for lane in found for section in lane.sections),
@@ -51,10 +51,10 @@ def front_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _account_facts() -> AccountFacts:
+def _front_page_facts() -> FrontPageFacts:
     failing = Instance.objects.filter(left_at_ms=None).exclude(store_error="")
     store_errors = list(failing.values_list("store_error", flat=True)) if confined_tenants() is None else []
-    return AccountFacts(
+    return FrontPageFacts(
         expiring_credentials=expiring_credential_count(timezone.now()),
         failing_writers=len(store_errors),
         store_error=store_errors[0] if store_errors else "",

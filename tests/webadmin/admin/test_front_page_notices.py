@@ -9,10 +9,10 @@ import pytest
 from tests.webadmin.progress.test_health import IDLE
 from webadmin.adminkit.overview import LaneOverview
 from webadmin.adminkit.sections import Notice
-from webadmin.console.front_page_notices import AccountFacts, front_page_notices
+from webadmin.console.front_page_notices import FrontPageFacts, front_page_notices
 
 LANES = [LaneOverview(holds="40 blocks"), LaneOverview(), LaneOverview(holds="2 buckets")]
-NO_ACCOUNTS = AccountFacts()
+NO_OTHERS = FrontPageFacts()
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ NO_ACCOUNTS = AccountFacts()
 def test_the_notices_name_trouble_first_and_always_ends_with_the_course(
     change: dict[str, int], tones: list[str], words: str
 ) -> None:
-    notices = front_page_notices(replace(IDLE, **change), NO_ACCOUNTS, LANES)
+    notices = front_page_notices(replace(IDLE, **change), NO_OTHERS, LANES)
     assert [notice.tone for notice in notices] == tones
     assert words in " / ".join(notice.text for notice in notices).replace("\N{NO-BREAK SPACE}", " ")
 
@@ -75,7 +75,7 @@ def test_lanes_add_their_notices_and_what_is_ahead() -> None:
     told = [Notice(tone="warn", text="1 quarantined file."), Notice(tone="bad", text="1 table with readers behind.")]
     lanes = [LaneOverview(notices=told, holds="1 table"), LaneOverview(ahead="3 queues filling", holds="2 blocks")]
     parked = replace(IDLE, parked_jobs=1, failing_jobs="2 jobs fail")
-    texts = [notice.text for notice in front_page_notices(parked, NO_ACCOUNTS, lanes)]
+    texts = [notice.text for notice in front_page_notices(parked, NO_OTHERS, lanes)]
     assert "job parked; keeps" in texts[0]
     assert texts[1:] == [
         "1 table with readers behind.",
@@ -83,7 +83,7 @@ def test_lanes_add_their_notices_and_what_is_ahead() -> None:
         "1 quarantined file.",
         "Nothing to do now: 3 queues filling.",
     ]
-    assert front_page_notices(IDLE, NO_ACCOUNTS, [LaneOverview()]) == [
+    assert front_page_notices(IDLE, NO_OTHERS, [LaneOverview()]) == [
         Notice(tone="quiet", text="Nothing to do: there is no data yet.")
     ]
 
@@ -92,8 +92,8 @@ def test_every_trouble_leads_somewhere() -> None:
     worst = replace(IDLE, parked_jobs=1, due_queues=1, polling_workers=0, live_jobs=100, failing_jobs="2 jobs fail")
     worst = replace(worst, unsafe_database="fsync is off", log_behind="the log is behind", slow_database="slow")
     worst = replace(worst, broken_builds=["build 1 fails"], isolation_stop="4 of 5", counted_ms_ago=None)
-    accounts = AccountFacts(expiring_credentials=1, failing_writers=2, store_error="put 'segments/1': no space")
-    troubles = front_page_notices(replace(worst, paused=["lane x"]), accounts, LANES)[:-1]
+    others = FrontPageFacts(expiring_credentials=1, failing_writers=2, store_error="put 'segments/1': no space")
+    troubles = front_page_notices(replace(worst, paused=["lane x"]), others, LANES)[:-1]
     assert len(troubles) == 13
     assert all(notice.address.startswith("/admin/") for notice in troubles)
     told = " / ".join(notice.text for notice in troubles).replace("\N{NO-BREAK SPACE}", " ")
